@@ -27,8 +27,7 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         let notice = Event::Appended { why: AppendReason::Hook, id, items };
         return (state.update(|it| it.history = history), Some(notice));
     }
-    let notes =
-        run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
+    let notes = run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
     if notes.is_empty()
         && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
     {

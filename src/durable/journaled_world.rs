@@ -14,13 +14,13 @@ use crate::durable::step_record::{AwaitedVerdicts, StepResult};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{PendingCall, ToolCall};
-use crate::provider::{ReplayedEvent, ReplayedTurn, is_vetoed_event, replay_event};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::tool::{CallJournal, CallStart, CallsBegin, Tool, ToolRun, Verdict};
 use crate::turn::{TurnBuilder, TurnEvent};
 use crate::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SavedTurn, SendRequest, World,
+    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, ReplayedEvent, ReplayedTurn, SavedTurn,
+    SendRequest, World, is_vetoed_event, replay_event,
 };
 
 /// Gives a run access to its environment, and lets an engine record the run's effects.

@@ -68,8 +68,7 @@ pub enum ErrorKind {
     /// Another writer wrote to the same target first.
     Conflict,
     /// A replay diverged from its recording. The error's source is a
-    /// [`ReplayMismatch`](crate::replay::ReplayMismatch) or a
-    /// [`RequestMismatch`](crate::provider::RequestMismatch).
+    /// [`ReplayMismatch`](crate::replay::ReplayMismatch).
     ReplayMismatch,
     /// A run ended with a reason other than `completed`. The error's source is the run's
     /// [`Outcome`](crate::event::Outcome).

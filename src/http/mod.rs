@@ -63,9 +63,11 @@ pub(crate) use response::Response;
 #[cfg(feature = "http")]
 pub use response::ResponseHead;
 pub use retry_after::retry_after;
+pub(crate) use secret::MASK;
 pub use secret::Secret;
 #[cfg(feature = "http")]
 pub(crate) use secret::mask_secrets;
+pub(crate) use secret_search::MIN_SECRET_BYTES;
 pub use timeout::Timeouts;
 pub(crate) use timeout::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES};
 pub(crate) use turn_deadlines::TurnDeadlines;

@@ -19,7 +19,7 @@ use crate::http::secret_search::secret_ranges;
 pub struct Secret(Arc<str>);
 
 /// The string that replaces a key in masked text.
-const MASK: &str = "…";
+pub(crate) const MASK: &str = "…";
 
 impl Secret {
     /// Creates a secret from a key. Whitespace around the key, such as a line feed from a file, is

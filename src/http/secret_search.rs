@@ -6,7 +6,7 @@ use base64::Engine;
 use base64::engine::general_purpose::{STANDARD_NO_PAD, URL_SAFE_NO_PAD};
 
 /// The minimum length of a key that is masked. Masking shorter keys would only garble the text.
-const MIN_SECRET_BYTES: usize = 4;
+pub(crate) const MIN_SECRET_BYTES: usize = 4;
 /// The minimum length of a key that is also found in a different case or split across lines.
 const LONG_SECRET_BYTES: usize = 8;
 /// The minimum length of a part of a key that is masked even without an elision mark. The part must

@@ -10,7 +10,7 @@ use crate::turn::TurnBuilder;
 
 /// Creates the turn for a request. The closure `ask` is called when the turn is first polled. If
 /// `ask` returns an error, the turn fails with that error.
-pub(super) fn start_at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
+pub(crate) fn start_at_first_poll<T, F>(request: Request, ask: F) -> TurnStream
 where
     T: TurnSource + Unpin + Send + 'static,
     F: FnOnce(Request, &mut TurnBuilder) -> Result<T, Error> + Unpin + Send + 'static,

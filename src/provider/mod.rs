@@ -19,8 +19,8 @@
 //! [`OpenAiChat::azure`] and [`Anthropic::vertex`].
 //!
 //! Some providers wrap an inner provider and change one aspect of its behavior: [`Retry`],
-//! [`Fallback`], [`CircuitBreaker`], [`Record`] and [`Replay`]. These wrappers can be combined in
-//! any order.
+//! [`Fallback`], [`CircuitBreaker`] and [`Record`](crate::replay::Record). These wrappers can be
+//! combined in any order.
 //!
 //! ```
 //! use turnstream::provider::{Fallback, Reply, Retry, Scripted};
@@ -70,8 +70,6 @@ pub mod openai_responses;
 mod ordered_fields;
 mod portable_values;
 mod provider_items;
-mod record;
-mod replay;
 mod retry;
 mod schema;
 mod scripted;
@@ -90,6 +88,7 @@ pub use closure_providers::{FromPollFn, FromStream, Piece, from_poll_fn, from_st
 pub use decode::{Decode, Decoding, FrameOutcome};
 pub use failure::error_in_stream;
 pub use fallback::{Fallback, FallbackFailure};
+pub(crate) use first_poll::start_at_first_poll;
 #[cfg(feature = "http")]
 pub use from_env::{from_env, from_model_name};
 #[cfg(feature = "http")]
@@ -104,10 +103,6 @@ pub use openai_chat::OpenAiChat;
 #[cfg(feature = "http")]
 pub use openai_responses::OpenAiResponses;
 pub(crate) use provider_items::{is_model_output, unanswered_client_call, without_reasoning};
-pub use record::Record;
-pub(crate) use record::is_vetoed_event;
-pub use replay::{Replay, RequestMismatch};
-pub(crate) use replay::{ReplayedEvent, ReplayedTurn, replay_event};
 pub use retry::{Backoff, Retry};
 #[cfg(feature = "testing")]
 pub(crate) use scripted::ReplyStep;

@@ -1,15 +1,15 @@
 //! Records runs.
 
 use std::fmt;
-use std::fs::File;
-use std::io::{self, Write};
+use std::io::Write;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::agent::Agent;
-use crate::error::{Error, ErrorKind};
-use crate::json_lines::LineWriter;
-use crate::lock::lock_ignoring_poison;
+use crate::error::Error;
+use crate::replay::line_sink::LineSink;
+use crate::replay::masker::Masker;
 use crate::replay::recording::{Recording, RecordingParser};
 use crate::replay::recording_line::RecordingLine;
 use crate::request::Request;
@@ -17,15 +17,16 @@ use crate::request::Request;
 /// Records an agent's runs as they happen; see [`Agent::with_recorder`]. [`Recording`] parses the
 /// recorded lines.
 ///
-/// A recording consists of JSON lines: a header, every event, and a fingerprint of each request.
+/// A recording consists of JSON lines: a header, every event, and every request, each without what
+/// it shares with the previous request.
 /// Answers from hooks, the run's owner, budgets and the compactor are recorded only if no event
 /// contains them. The size of a recording grows with the content of the history, not with the
 /// number of requests. Each line contains the number of its run, so concurrent runs can share a
 /// file. The recording of a dropped run ends at the point where the run was dropped. A sub-agent's
 /// events are recorded as part of its parent's run.
 ///
-/// A recording contains all messages, including any secrets in them. The providers' API keys are
-/// not recorded.
+/// A recording contains all messages, system prompts and tool specs, including any secrets in them.
+/// The providers' API keys are not recorded.
 ///
 /// Lines are appended to the output synchronously, in small writes, during each poll that sends a
 /// request or returns the end of a turn, tool call or run; between these polls, up to 16 KiB of
@@ -63,13 +64,9 @@ use crate::request::Request;
 pub struct Recorder(Arc<RecorderOutput>);
 
 enum RecorderOutput {
-    Writer(Mutex<LineSink>),
+    /// The output, and the number of runs that have started.
+    Writer(LineSink, AtomicU32),
     Callback(Box<dyn Fn(RecordedRun) + Send + Sync>),
-}
-
-struct LineSink {
-    writer: LineWriter<Error>,
-    run_count: u32,
 }
 
 /// A recorded run that has ended, as passed to the callback of [`Recorder::to_callback`].
@@ -91,19 +88,17 @@ impl Recorder {
     ///
     /// Returns [`Store`](ErrorKind::Store) if the file cannot be created.
     pub fn to_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let file = File::create(path).map_err(|error| {
-            let message = format!("the recording {} cannot be created: {error}", path.display());
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        Ok(Self::to_writer(file))
+        Ok(Self::to_sink(LineSink::create(path.as_ref())?))
     }
 
     /// Creates a recorder that writes to `out`. Writing takes place while the runs are polled, so
     /// `out` must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
-        let sink = LineSink { writer: LineWriter::new(out, write_error), run_count: 0 };
-        Self(Arc::new(RecorderOutput::Writer(Mutex::new(sink))))
+        Self::to_sink(LineSink::new(out))
+    }
+
+    fn to_sink(sink: LineSink) -> Self {
+        Self(Arc::new(RecorderOutput::Writer(sink, AtomicU32::new(0))))
     }
 
     /// Creates a recorder that passes each recorded run to `then` when the run is dropped, whether
@@ -136,18 +131,14 @@ impl Recorder {
     pub(super) fn begin_run(&self) -> u32 {
         match &*self.0 {
             RecorderOutput::Callback(_) => 1,
-            RecorderOutput::Writer(sink) => {
-                let mut sink = lock_ignoring_poison(sink);
-                sink.run_count = sink.run_count.saturating_add(1);
-                sink.run_count
-            }
+            RecorderOutput::Writer(_, runs) => runs.fetch_add(1, Ordering::Relaxed) + 1,
         }
     }
 
     /// Appends a line to the output, or to the recording that is passed to the callback.
     pub(super) fn append(&self, read: &mut RecordingParser, line: &RecordingLine<'_>) {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.append(line),
+            RecorderOutput::Writer(sink, _) => sink.append(line, &Masker::default()),
             RecorderOutput::Callback(_) => {
                 // A line that cannot be serialized and parsed is omitted.
                 let json = serde_json::to_string(line).unwrap_or_default();
@@ -158,8 +149,8 @@ impl Recorder {
 
     /// Writes the buffered lines to the output.
     pub(super) fn write_buffered(&self) {
-        if let RecorderOutput::Writer(sink) = &*self.0 {
-            lock_ignoring_poison(sink).writer.write();
+        if let RecorderOutput::Writer(sink, _) = &*self.0 {
+            sink.write();
         }
     }
 
@@ -171,7 +162,7 @@ impl Recorder {
     /// Ends the recording of a run.
     pub(super) fn finish_run(&self, agent: &Agent, read: RecordingParser, requests: Vec<Request>) {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.flush(),
+            RecorderOutput::Writer(sink, _) => sink.flush(),
             RecorderOutput::Callback(then) => {
                 if let Some(recording) = read.into_recordings().next() {
                     then(RecordedRun { agent: agent.clone(), recording, requests });
@@ -183,7 +174,7 @@ impl Recorder {
     /// Returns the first write error, if any. After a write error, no more lines are written.
     pub fn failure(&self) -> Option<Error> {
         match &*self.0 {
-            RecorderOutput::Writer(sink) => lock_ignoring_poison(sink).writer.failure().cloned(),
+            RecorderOutput::Writer(sink, _) => sink.failure(),
             RecorderOutput::Callback(_) => None,
         }
     }
@@ -193,9 +184,4 @@ impl fmt::Debug for Recorder {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Recorder").field("failure", &self.failure()).finish_non_exhaustive()
     }
-}
-
-fn write_error(error: io::Error) -> Error {
-    let message = format!("the recording cannot be written: {error}");
-    Error::new(ErrorKind::Store, message).with_source(error)
 }

@@ -9,8 +9,9 @@ use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::History;
 use crate::json_lines::parse_values;
+use crate::replay::recorded_request::RecordedRequest;
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry, ends_step};
-use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
+use crate::replay::recording_line::{FORMAT_VERSION, LineOwner, RecordingLine, ValueLine};
 use crate::world::LoopEnd;
 
 /// A recorded run, which is cheap to clone.
@@ -52,14 +53,7 @@ impl Recording {
     /// Returns the same errors as [`all_from_text`](Self::all_from_text), and also
     /// [`Store`](ErrorKind::Store) if the file contains no run or cannot be read.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| {
-            let message = format!("the recording {} cannot be read: {error}", path.display());
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        // If the file was truncated within a character, the replacement character makes the last
-        // line invalid JSON.
-        Self::from_text(&String::from_utf8_lossy(&bytes))
+        Self::from_text(&read_recording_file(path.as_ref())?)
     }
 
     /// Parses the first recorded run in `text`.
@@ -124,14 +118,20 @@ impl RecordingParser {
             RecordingLine::Run { version, .. } => {
                 return Err(format!("version {version} of the format is not known"));
             }
-            RecordingLine::Event { run, is_vetoed, event } => {
+            RecordingLine::Event { owner: LineOwner::Run(run), is_vetoed, event } => {
                 (run, RecordingEntry::Event { event: event.into_owned(), is_vetoed })
             }
-            RecordingLine::Request { run, fingerprint } => {
-                (run, RecordingEntry::Request(fingerprint))
+            RecordingLine::Request { owner: LineOwner::Run(run), request } => {
+                let entries = self.run_mut(run)?.entries.iter().rev();
+                let last = entries.filter_map(RecordingEntry::request).next();
+                let request = RecordedRequest::from_line(
+                    *request,
+                    last.unwrap_or(&RecordedRequest::default()),
+                )?;
+                (run, RecordingEntry::Request(request))
             }
             RecordingLine::Value { run, value } => (run, RecordingEntry::from(value)),
-            RecordingLine::TurnFailed { run, error } => {
+            RecordingLine::TurnFailed { owner: LineOwner::Run(run), error } => {
                 (run, RecordingEntry::TurnError(error.into_owned()))
             }
             RecordingLine::LoopEnded {
@@ -149,12 +149,20 @@ impl RecordingParser {
                 };
                 (run, RecordingEntry::LoopEnd(end))
             }
-            RecordingLine::Unknown => return Ok(()),
+            // Turns that were recorded by a provider do not belong to a run.
+            RecordingLine::Recording { .. }
+            | RecordingLine::Event { .. }
+            | RecordingLine::Request { .. }
+            | RecordingLine::TurnFailed { .. }
+            | RecordingLine::Unknown => return Ok(()),
         };
-        let read = self.0.iter_mut().rfind(|read| read.run_number == run);
-        let read = read.ok_or_else(|| format!("run {run} has not begun"))?;
-        read.entries.push(entry);
+        self.run_mut(run)?.entries.push(entry);
         Ok(())
+    }
+
+    fn run_mut(&mut self, run: u32) -> Result<&mut ParsedRun, String> {
+        let read = self.0.iter_mut().rfind(|read| read.run_number == run);
+        read.ok_or_else(|| format!("run {run} has not begun"))
     }
 
     /// Returns the parsed runs, in the order in which they started.
@@ -186,6 +194,17 @@ impl fmt::Debug for Recording {
     }
 }
 
-fn parse_error(why: impl fmt::Display) -> Error {
+/// Reads the text of a recording.
+pub(super) fn read_recording_file(path: &Path) -> Result<String, Error> {
+    let bytes = std::fs::read(path).map_err(|error| {
+        let message = format!("the recording {} cannot be read: {error}", path.display());
+        Error::new(ErrorKind::Store, message).with_source(error)
+    })?;
+    // If the file was truncated within a character, the replacement character makes the last line
+    // invalid JSON.
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+pub(super) fn parse_error(why: impl fmt::Display) -> Error {
     Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }

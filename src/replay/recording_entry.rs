@@ -3,7 +3,7 @@
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, RawJson};
-use crate::replay::fingerprint::RequestFingerprint;
+use crate::replay::recorded_request::RecordedRequest;
 use crate::world::{EffectKind, LoopEnd};
 
 /// A parsed run.
@@ -20,7 +20,7 @@ pub(super) enum RecordingEntry {
         event: Event,
         is_vetoed: bool,
     },
-    Request(RequestFingerprint),
+    Request(RecordedRequest),
     /// The value of an effect, and the effect's number among the effects of the same kind since the
     /// last event.
     Value {
@@ -41,10 +41,10 @@ impl RecordingEntry {
         }
     }
 
-    /// Returns the request's fingerprint, if the entry is a request.
-    pub(super) fn request(&self) -> Option<&RequestFingerprint> {
+    /// Returns the request, if the entry is a request.
+    pub(super) fn request(&self) -> Option<&RecordedRequest> {
         match self {
-            Self::Request(print) => Some(print),
+            Self::Request(request) => Some(request),
             Self::Event { .. } | Self::Value { .. } | Self::TurnError(_) | Self::LoopEnd(_) => None,
         }
     }

@@ -2,8 +2,9 @@
 //!
 //! ```text
 //! {"type":"run","run":1,"version":1,"history":{…},"is_resuming":false}     first
+//! {"type":"recording","version":1,"model":"…"}      first, if a provider's turns are recorded
 //! {"type":"event","run":1,"event":{"type":"turn_started",…}}
-//! {"type":"request","run":1,"fingerprint":{…}}                 a request is about to be sent
+//! {"type":"request","run":1,"request":{…}}          a request is about to be sent
 //! {"type":"value","run":1,"kind":"facts","nth":2,"value":{…}}  a value that no event contains: the
 //!                                                   `nth` of its kind since the last event
 //! {"type":"turn_failed","run":1,"error":{…}}        the turn that is being streamed has failed
@@ -11,6 +12,14 @@
 //!                                                   the loop was ended from outside: by an
 //!                                                   interrupt, an error, or `time_limit_reached`
 //! ```
+//!
+//! In the recording of a provider, the lines for a turn contain the number of the turn instead of
+//! the number of a run: `"turn":1`. A turn ends with a `turn_complete` event or a `turn_failed`
+//! line, unless it was dropped.
+//!
+//! A request is written without what it shares with the previous request in the same run, or from
+//! the same provider: `"shared_prefix":3` stands for the first 3 items in the context of that
+//! request, and a missing part is the same as there.
 //!
 //! Default values are omitted. The line for a value from a step of a custom body contains a `name`.
 //! The line for a failed effect contains an `error` instead of a `value`. Readers skip lines with
@@ -23,7 +32,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, RawJson};
-use crate::replay::fingerprint::RequestFingerprint;
+use crate::replay::recorded_request::RequestLine;
 use crate::world::{EffectKind, TimeLimitReached};
 
 /// The version of the format, which is incremented whenever a reader of the previous version would
@@ -41,16 +50,24 @@ pub(super) enum RecordingLine<'a> {
         #[serde(default)]
         is_resuming: bool,
     },
+    /// The start of the recording of a provider.
+    Recording {
+        version: u32,
+        #[serde(default)]
+        model: Cow<'a, str>,
+    },
     Event {
-        run: u32,
+        #[serde(flatten)]
+        owner: LineOwner,
         /// Whether the turn's calls were prevented from running when the event was emitted.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
         is_vetoed: bool,
         event: Cow<'a, Event>,
     },
     Request {
-        run: u32,
-        fingerprint: RequestFingerprint,
+        #[serde(flatten)]
+        owner: LineOwner,
+        request: Box<RequestLine>,
     },
     Value {
         run: u32,
@@ -58,7 +75,8 @@ pub(super) enum RecordingLine<'a> {
         value: ValueLine,
     },
     TurnFailed {
-        run: u32,
+        #[serde(flatten)]
+        owner: LineOwner,
         error: Cow<'a, Error>,
     },
     LoopEnded {
@@ -74,6 +92,14 @@ pub(super) enum RecordingLine<'a> {
     },
     #[serde(other)]
     Unknown,
+}
+
+/// The run to which a line belongs, or the turn, in the recording of a provider.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum LineOwner {
+    Run(u32),
+    Turn(u32),
 }
 
 /// The value of an effect.

@@ -57,7 +57,8 @@ use crate::usage::Usage;
 /// let mut rerun = recording.replay(&agent.with_system("Be brief."));
 /// let error = rerun.play_until(1).await.unwrap_err();
 /// assert_eq!(error.kind(), turnstream::ErrorKind::ReplayMismatch);
-/// assert_eq!(error.find_source::<ReplayMismatch>().unwrap().part, "request.system");
+/// let mismatch = error.find_source::<ReplayMismatch>().unwrap();
+/// assert_eq!((mismatch.turn, &*mismatch.part), (1, "request.system.stable"));
 /// # Ok(())
 /// # }
 /// ```
@@ -169,11 +170,6 @@ impl ReplayRun {
             }
         }
         Ok(true)
-    }
-
-    /// Returns the number of steps that have been played so far.
-    pub fn steps_played(&self) -> usize {
-        self.steps_played
     }
 
     /// Returns the history at the current position; see

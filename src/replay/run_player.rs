@@ -13,15 +13,18 @@ use crate::error::Error;
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{EffectReport, RawJson};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::{ReplayedEvent, replay_event};
 use crate::replay::effect_counter::EffectCounter;
-use crate::replay::fingerprint::{ReplayMismatch, RequestComparison};
+use crate::replay::recorded_request::RequestComparison;
 use crate::replay::recording_entry::{ParsedRun, RecordingEntry};
+use crate::replay::replay_mismatch::ReplayMismatch;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
-use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
+use crate::world::{
+    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, ReplayedEvent, SendRequest, World,
+    replay_event,
+};
 
 /// Replays a recording, and keeps track of the current position. Clones share the same replay.
 #[derive(Clone)]
@@ -95,22 +98,20 @@ impl RunPlayer {
         Some(made)
     }
 
-    /// Compares a request with the recorded fingerprint.
+    /// Compares a request with the recorded request.
     fn check_request(&self, request: &Request) -> Result<(), Error> {
         let state = &mut *self.lock();
-        let found = self.find_entry(state, RecordingEntry::request);
-        let mismatch = match found {
-            Some((at, print)) => {
-                match state.comparison.first_difference(print, request, state.event_count) {
-                    None => {
-                        state.consumed_entries.insert(at);
-                        state.requests.push(request.clone());
-                        return Ok(());
-                    }
-                    Some(mismatch) => mismatch,
+        let (turn, events) = (state.requests.len() + 1, state.event_count);
+        let mismatch = match self.find_entry(state, RecordingEntry::request) {
+            Some((at, recorded)) => match state.comparison.first_difference(recorded, request) {
+                None => {
+                    state.consumed_entries.insert(at);
+                    state.requests.push(request.clone());
+                    return Ok(());
                 }
-            }
-            None => ReplayMismatch::new(state.event_count, "request", &(), &true),
+                Some(difference) => ReplayMismatch::from_request(turn, events, &difference),
+            },
+            None => ReplayMismatch::new(turn, events, "request", &(), &true),
         };
         state.mismatch.get_or_insert(mismatch.clone());
         Err(mismatch.into_error())
@@ -240,7 +241,7 @@ impl RunPlayer {
     pub(super) fn missing_event(&self) -> Option<ReplayMismatch> {
         let state = self.lock();
         let (_, recorded) = self.next_event(state.next_entry_index)?;
-        Some(ReplayMismatch::new(state.event_count, "event", recorded, &()))
+        Some(ReplayMismatch::new(state.requests.len(), state.event_count, "event", recorded, &()))
     }
 
     pub(super) fn requests(&self) -> Vec<Request> {
@@ -356,7 +357,8 @@ impl PlayerState {
         recorded: &(impl serde::Serialize + ?Sized),
         replayed: &(impl serde::Serialize + ?Sized),
     ) {
-        let mismatch = ReplayMismatch::new(self.event_count, part, recorded, replayed);
+        let turn = self.requests.len();
+        let mismatch = ReplayMismatch::new(turn, self.event_count, part, recorded, replayed);
         self.mismatch.get_or_insert(mismatch);
     }
 }

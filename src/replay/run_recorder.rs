@@ -11,17 +11,18 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::is_vetoed_event;
 use crate::replay::effect_counter::EffectCounter;
-use crate::replay::fingerprint::FingerprintTracker;
+use crate::replay::recorded_request::RecordedRequest;
 use crate::replay::recorder::Recorder;
 use crate::replay::recording::RecordingParser;
 use crate::replay::recording_entry::ends_step;
-use crate::replay::recording_line::{FORMAT_VERSION, RecordingLine, ValueLine};
+use crate::replay::recording_line::{FORMAT_VERSION, LineOwner, RecordingLine, ValueLine};
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
-use crate::world::{Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World};
+use crate::world::{
+    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World, is_vetoed_event,
+};
 
 /// Wraps another world, and records the values that this world provides and the run's events.
 #[derive(Debug)]
@@ -47,7 +48,7 @@ struct RecorderState {
     /// the run.
     parser: RecordingParser,
     requests: Vec<Request>,
-    fingerprints: FingerprintTracker,
+    last_request: RecordedRequest,
     /// The number of times that each kind of effect has been requested since the last event.
     effect_counter: EffectCounter,
 }
@@ -156,7 +157,10 @@ impl RunLog {
         let is_vetoed = matches!(event, Event::Turn(event) if is_vetoed_event(event));
         let event = Cow::Borrowed(event);
         let is_end = ends_step(&event) || event.outcome().is_some();
-        self.append(&mut state, |run| RecordingLine::Event { run, is_vetoed, event });
+        self.append(&mut state, |run| {
+            let owner = LineOwner::Run(run);
+            RecordingLine::Event { owner, is_vetoed, event }
+        });
         if is_end {
             self.recorder.write_buffered();
         }
@@ -189,18 +193,26 @@ impl RunLog {
 
     fn write_request(&self, request: &Request) {
         let mut state = lock_ignoring_poison(&self.state);
-        let fingerprint = state.fingerprints.fingerprint(request);
+        let recorded = RecordedRequest::new(request);
+        let line = Box::new(recorded.line_since(&state.last_request));
+        state.last_request = recorded;
         if self.recorder.keeps_requests() {
             state.requests.push(request.clone());
         }
-        self.append(&mut state, |run| RecordingLine::Request { run, fingerprint });
+        self.append(&mut state, |run| {
+            let owner = LineOwner::Run(run);
+            RecordingLine::Request { owner, request: line }
+        });
         self.recorder.write_buffered();
     }
 
     fn write_turn_error(&self, error: &Error) {
         let mut state = lock_ignoring_poison(&self.state);
         let error = Cow::Borrowed(error);
-        self.append(&mut state, |run| RecordingLine::TurnFailed { run, error });
+        self.append(&mut state, |run| {
+            let owner = LineOwner::Run(run);
+            RecordingLine::TurnFailed { owner, error }
+        });
         self.recorder.write_buffered();
     }
 

@@ -46,6 +46,8 @@ mod effect_key;
 mod effect_value;
 mod effects;
 mod live_world;
+mod rebuild_turn;
+mod replayed_turn;
 mod saved_turn;
 
 use std::fmt;
@@ -58,6 +60,9 @@ pub use effect_key::{EffectKey, EffectKind};
 pub use effect_value::EffectValue;
 pub(crate) use effects::Effects;
 pub use live_world::LiveWorld;
+pub(crate) use replayed_turn::{
+    ReplayedEvent, ReplayedTurn, TurnEnding, is_vetoed_event, replay_event,
+};
 pub use saved_turn::SavedTurn;
 
 use crate::error::Error;

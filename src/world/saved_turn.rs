@@ -3,10 +3,10 @@
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
-use crate::provider::{ReplayedEvent, ReplayedTurn, is_vetoed_event};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
+use crate::world::replayed_turn::{ReplayedEvent, ReplayedTurn, is_vetoed_event};
 
 /// The result of a request, in a form that can be stored: either the complete turn, or the partial
 /// turn and the error.

@@ -9,9 +9,10 @@ use futures::{StreamExt, stream};
 use turnstream::agent::Limits;
 use turnstream::event::EndReason;
 use turnstream::provider::{
-    CircuitBreaker, Decode, Decoding, Fallback, FrameOutcome, Piece, Provider, Record, Replay,
-    Reply, Retry, Scripted, from_poll_fn, from_stream,
+    CircuitBreaker, Decode, Decoding, Fallback, FrameOutcome, Piece, Provider, Reply, Retry,
+    Scripted, from_poll_fn, from_stream,
 };
+use turnstream::replay::{Record, Replay};
 use turnstream::sse::Frame;
 use turnstream::stream::{TurnStream, TurnStreamExt, seal};
 use turnstream::testing::Wire;

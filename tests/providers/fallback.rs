@@ -9,8 +9,9 @@ use std::time::Duration;
 use futures::{FutureExt, StreamExt};
 use turnstream::event::EndReason;
 use turnstream::provider::{
-    Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Record, Reply, Retry, Scripted,
+    Backoff, CircuitBreaker, Fallback, FallbackFailure, Provider, Reply, Retry, Scripted,
 };
+use turnstream::replay::Record;
 use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};

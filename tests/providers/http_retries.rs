@@ -9,9 +9,8 @@ use futures::StreamExt;
 use turnstream::agent::{Budget, Limits};
 use turnstream::event::{BudgetKind, EndReason};
 use turnstream::http::Timeouts;
-use turnstream::provider::{
-    Backoff, CircuitBreaker, Fallback, Provider, Record, Replay, Reply, Retry,
-};
+use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry};
+use turnstream::replay::{Record, Replay};
 use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::testing::{Answer, Fault, FaultPosition, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};

@@ -1,23 +1,24 @@
 //! Masks secrets in text, including text that arrives in pieces.
+//!
+//! [`Secret::mask_in`](crate::http::Secret::mask_in) also masks what only resembles a key, such as a
+//! truncated key, because the text of an error is not read again. A recording is replayed: a masker
+//! replaces only the secret itself, so that the same text is always masked in the same way, however
+//! it was divided.
 
 use std::ops::Range;
 
-/// The string that replaces a secret.
-const MASK: &str = "…";
-
-/// The minimum length of a secret in bytes. Masking shorter strings would only garble the text.
-const MIN_SECRET_BYTES: usize = 4;
+use crate::http::{MASK, MIN_SECRET_BYTES};
 
 /// Masks secrets in text. A masker never exposes its secrets.
 #[derive(Clone, Default)]
-pub(in crate::provider) struct Masker {
+pub(super) struct Masker {
     /// The secrets to find. Each secret is included in plain form, escaped once, and escaped twice,
     /// as in nested JSON strings.
     patterns: Vec<String>,
 }
 
 impl Masker {
-    pub(in crate::provider) fn add_secret(&mut self, secret: &str) {
+    pub(super) fn add_secret(&mut self, secret: &str) {
         let secret = secret.trim();
         if secret.len() < MIN_SECRET_BYTES {
             return;
@@ -31,17 +32,17 @@ impl Masker {
         }
     }
 
-    pub(in crate::provider) fn is_empty(&self) -> bool {
+    pub(super) fn is_empty(&self) -> bool {
         self.patterns.is_empty()
     }
 
     /// Returns the number of patterns to find, including the escaped forms of the secrets.
-    pub(in crate::provider) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.patterns.len()
     }
 
     /// Masks secrets in the strings of a JSON text. Strings without secrets remain unchanged.
-    pub(in crate::provider) fn mask_json(&self, json: String) -> String {
+    pub(super) fn mask_json(&self, json: String) -> String {
         if self.is_empty() {
             return json;
         }

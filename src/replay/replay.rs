@@ -1,38 +1,30 @@
 //! A provider that replays a recording.
 
-mod read_record;
-mod rebuild_turn;
-mod replayed_turn;
-mod request_mismatch;
-
 use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
-use serde_json::Value;
-
-pub use request_mismatch::RequestMismatch;
-
 use crate::error::{Error, ErrorKind};
 use crate::lock::lock_ignoring_poison;
-use crate::provider::Provider;
-use crate::provider::first_poll::start_at_first_poll;
-use crate::provider::record::line::RecordedRequest;
-use crate::provider::record::masker::Masker;
+use crate::provider::{Provider, start_at_first_poll};
+use crate::replay::masker::Masker;
+use crate::replay::recorded_request::RecordedRequest;
+use crate::replay::recorded_turns::{RecordedTurn, read_turns};
+use crate::replay::recording::{parse_error, read_recording_file};
+use crate::replay::replay_mismatch::ReplayMismatch;
 use crate::request::Request;
 use crate::stream::TurnStream;
-use read_record::RecordedTurn;
-use rebuild_turn::unreadable_record_error;
-pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
+use crate::world::ReplayedTurn;
 
-/// Replays a recording made by [`Record`](crate::provider::Record). If a request matches a recorded
-/// request, the provider returns the recorded events or the recorded error, without using the
-/// network or waiting.
+/// A provider that replays the turns in a recording made by [`Record`](super::Record), or the turns
+/// of the runs in a recording made by a [`Recorder`](super::Recorder). If a request matches a
+/// recorded request, the provider returns the recorded events or the recorded error, without using
+/// the network or waiting.
 ///
 /// A request is answered with the first recorded turn that has not been replayed yet and has the
 /// same model, system prompt, tools, options and context. Requests may arrive in any order, and
 /// history ids may differ. If no recorded turn matches a request, the turn fails with an error of
-/// kind [`ReplayMismatch`](ErrorKind::ReplayMismatch). The error's source is a [`RequestMismatch`],
+/// kind [`ReplayMismatch`](ErrorKind::ReplayMismatch). The error's source is a [`ReplayMismatch`],
 /// which describes the first difference between the request and the first recorded request that has
 /// not been replayed.
 ///
@@ -45,11 +37,13 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// - Text that was masked in the recording remains masked when it is replayed. Pass the same
 ///   secrets to [`with_secret`](Self::with_secret), so that the secrets are also masked in the
 ///   requests.
+/// - The recording of a run contains no requests from its sub-agents, so these cannot be replayed.
 ///
 /// Clones of a `Replay` share the recording. Each recorded turn is replayed only once.
 ///
 /// ```
-/// use turnstream::provider::{Provider, Replay, RequestMismatch};
+/// use turnstream::provider::Provider;
+/// use turnstream::replay::{Replay, ReplayMismatch};
 /// use turnstream::stream::TurnStreamExt;
 /// use turnstream::{ErrorKind, History, Item, Request};
 ///
@@ -57,7 +51,7 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// # async fn main() -> Result<(), turnstream::Error> {
 /// let replay = Replay::from_text(
 ///     r#"{"type":"recording","version":1,"model":"m"}
-/// {"type":"request","turn":1,"request":{"history":{"id":"h","items":[{"type":"user","content":"Hi"}]}}}
+/// {"type":"request","turn":1,"request":{"context":[{"type":"user","content":"Hi"}]}}
 /// {"type":"event","turn":1,"event":{"type":"text_delta","index":0,"text":"Hello!"}}
 /// {"type":"event","turn":1,"event":{"type":"turn_complete","turn":{"items":[{"type":"text","text":"Hello!"}],"stop_reason":"stop"}}}
 /// "#,
@@ -68,7 +62,8 @@ pub(crate) use replayed_turn::{ReplayedEvent, ReplayedTurn, replay_event};
 /// };
 /// let error = ask("Ho").await.unwrap_err();
 /// assert_eq!(error.kind(), ErrorKind::ReplayMismatch);
-/// assert_eq!(error.find_source::<RequestMismatch>().unwrap().path, "context[0].content");
+/// let mismatch = error.find_source::<ReplayMismatch>().unwrap();
+/// assert_eq!(mismatch.part, "request.context[0].content");
 /// assert_eq!(ask("Hi").await?.text(), "Hello!");
 /// assert_eq!(replay.remaining(), 0);
 /// # Ok(())
@@ -93,14 +88,7 @@ impl Replay {
     /// recording in a known format version. A truncated last line does not cause an error until a
     /// turn that may be affected by it is replayed.
     pub fn from_file(path: impl AsRef<Path>) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let bytes = std::fs::read(path).map_err(|error| {
-            let message = format!("the recording {} cannot be read: {error}", path.display());
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        // If the file is truncated within a character, the replacement character makes the last
-        // line invalid JSON.
-        Self::from_text(&String::from_utf8_lossy(&bytes))
+        Self::from_text(&read_recording_file(path.as_ref())?)
     }
 
     /// Reads a recording from a string.
@@ -110,18 +98,18 @@ impl Replay {
     /// Returns the same errors as [`from_file`](Self::from_file), except for errors from reading
     /// the file.
     pub fn from_text(text: &str) -> Result<Self, Error> {
-        let tape = read_record::read_record(text)?;
+        let recorded = read_turns(text)?;
         Ok(Self {
-            model: tape.model.into(),
-            has_torn_line: tape.has_torn_line,
-            has_tool_search: tape.turns.iter().any(|turn| turn.request.has_deferred_tools()),
+            model: recorded.model.into(),
+            has_torn_line: recorded.has_torn_line,
+            has_tool_search: recorded.turns.iter().any(|turn| turn.request.has_deferred_tools()),
             masker: Arc::default(),
-            turns: Arc::new(Mutex::new(tape.turns)),
+            turns: Arc::new(Mutex::new(recorded.turns)),
         })
     }
 
     /// Masks a secret in each request before it is compared with the recording. Use the same
-    /// secrets that were passed to [`Record::with_secret`](crate::provider::Record::with_secret),
+    /// secrets that were passed to [`Record::with_secret`](super::Record::with_secret),
     /// which masks them before a request is recorded.
     pub fn with_secret(mut self, secret: impl AsRef<str>) -> Self {
         Arc::make_mut(&mut self.masker).add_secret(secret.as_ref());
@@ -135,26 +123,20 @@ impl Replay {
 
     /// Removes and returns the recorded turn that matches a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
-        let unreadable = |error: serde_json::Error| unreadable_record_error(&error.to_string());
-        let value = |json: String| serde_json::from_str::<Value>(&self.masker.mask_json(json));
-        let plain = |json: String| serde_json::from_str::<Value>(&json);
-        let asked = RecordedRequest::from_request(request)
-            .model_input()
-            .and_then(value)
-            .map_err(unreadable)?;
+        let asked = RecordedRequest::new(request).masked(&self.masker).map_err(parse_error)?;
         let mut turns = lock_ignoring_poison(&self.turns);
-        let mut mismatch = None;
+        let mut first = None;
         for at in 0..turns.len() {
-            let recorded = turns[at].request.model_input().and_then(plain).map_err(unreadable)?;
-            match request_mismatch::first_mismatch(turns[at].number, &recorded, &asked) {
+            let RecordedTurn { number, request, .. } = &turns[at];
+            match asked.first_difference(request, 0) {
                 None => return Ok(turns.remove(at).replayed_turn),
-                Some(differs) => drop(mismatch.get_or_insert(differs)),
+                Some(difference) => drop(first.get_or_insert((*number, difference))),
             }
         }
-        Err(match mismatch {
-            Some(mismatch) => Error::new(ErrorKind::ReplayMismatch, mismatch.to_string())
-                .with_parameter(mismatch.path.clone())
-                .with_source(mismatch),
+        Err(match first {
+            Some((turn, difference)) => {
+                ReplayMismatch::from_request(turn, 0, &difference).into_error()
+            }
             None => {
                 let torn = if self.has_torn_line { ", and its last line is cut off" } else { "" };
                 let message = format!("every turn of the recording was already replayed{torn}");

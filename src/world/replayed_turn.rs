@@ -5,9 +5,9 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use crate::error::{Error, ErrorKind};
-use crate::provider::replay::rebuild_turn::{rebuild_turn, unreadable_record_error};
 use crate::stream::{TurnPoll, TurnSource};
-use crate::turn::{TurnBuilder, TurnEvent};
+use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+use crate::world::rebuild_turn::rebuild_turn;
 
 /// A stored event from a turn.
 pub(crate) struct ReplayedEvent {
@@ -19,19 +19,20 @@ pub(crate) struct ReplayedEvent {
 
 /// The events of a recorded turn, and the way in which the turn ended.
 pub(crate) struct ReplayedTurn {
-    pub(super) events: VecDeque<ReplayedEvent>,
-    pub(super) ending: TurnEnding,
+    pub(crate) events: VecDeque<ReplayedEvent>,
+    pub(crate) ending: TurnEnding,
 }
 
-pub(super) enum TurnEnding {
+/// The way in which a recorded turn ended.
+pub(crate) enum TurnEnding {
     /// The turn completed; its last event is `TurnComplete`.
     Complete,
     /// The turn failed with this error.
     Failed(Error),
     /// The turn was dropped, so its end was not recorded.
     Dropped,
-    /// The turn's next line may be the truncated last line of the recording.
-    Torn,
+    /// The end of the turn cannot be read; the error states the reason.
+    Unreadable(Error),
 }
 
 impl ReplayedTurn {
@@ -68,10 +69,17 @@ impl TurnSource for ReplayedTurn {
             (Some(event), _) => Some(replay_event(Ok(event), turn)),
             (None, TurnEnding::Complete | TurnEnding::Dropped) => None,
             (None, TurnEnding::Failed(error)) => Some(replay_event(Err(error.clone()), turn)),
-            (None, TurnEnding::Torn) => {
-                let cause = unreadable_record_error("its last line, of this turn, is cut off");
-                Some(Err(turn.fail_incomplete(Some(cause))))
+            (None, TurnEnding::Unreadable(cause)) => {
+                Some(Err(turn.fail_incomplete(Some(cause.clone()))))
             }
         })
     }
+}
+
+/// Returns whether the event completes a turn whose calls must not run even though the turn's stop
+/// reason allows it. This is the case for a turn that was not built by a turn builder.
+pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
+    let TurnEvent::TurnComplete { turn } = event else { return false };
+    let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
+    allows && turn.calls().veto().is_some()
 }

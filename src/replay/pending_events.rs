@@ -1,6 +1,6 @@
 //! Holds back events whose text may end with the start of a secret.
 
-use super::masker::Masker;
+use crate::replay::masker::Masker;
 use crate::turn::{Text, TurnEvent};
 
 /// The events from a turn that have not been written yet.

@@ -1,41 +1,39 @@
 //! A provider that records requests and turns.
 
-pub(super) mod line;
-pub(super) mod masker;
-mod pending_events;
-mod sink;
-
 use std::borrow::Cow;
 use std::fmt;
-use std::fs::File;
 use std::io::Write;
 use std::path::Path;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, ready};
 
 use futures::Stream;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
+use crate::event::Event;
 use crate::item::Part;
-use crate::provider::Provider;
-use crate::provider::first_poll::start_at_first_poll;
+use crate::lock::lock_ignoring_poison;
+use crate::provider::{Provider, start_at_first_poll};
+use crate::replay::line_sink::LineSink;
+use crate::replay::masker::Masker;
+use crate::replay::pending_events::PendingEvents;
+use crate::replay::recorded_request::RecordedRequest;
+use crate::replay::recording_line::{FORMAT_VERSION, LineOwner, RecordingLine};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream};
-use crate::turn::{StopReason, TurnBuilder, TurnEvent};
-use line::{RecordLine, RecordedRequest};
-use masker::Masker;
-use pending_events::PendingEvents;
-use sink::RecordWriter;
+use crate::turn::{TurnBuilder, TurnEvent};
+use crate::world::is_vetoed_event;
 
-/// Wraps another provider and records each of its turns. The recording of a turn contains the
-/// request, every event as it arrives, and the error, if the turn fails. To replay a recording, use
-/// [`Replay`](crate::provider::Replay).
+/// Wraps a provider and records each of its turns. The recording of a turn contains the request,
+/// every event as it arrives, and the error, if the turn fails. To replay a recording, use
+/// [`Replay`](super::Replay). To record whole runs of an agent instead, use
+/// [`Recorder`](super::Recorder).
 ///
-/// A recording is a JSON lines file whose first line contains the format version. Each line that
-/// belongs to a turn contains the turn's number, so concurrent turns can share a file. If a turn is
-/// dropped, its end is not recorded. A request is stored without the items that it shares with the
-/// previous request, so it adds only its new items to the recording.
+/// The lines of a recording are those that a [`Recorder`](super::Recorder) writes for the turns of
+/// a run. Each line contains the turn's number, so concurrent turns can share a file. If a turn is
+/// dropped, its end is not recorded. A request is stored without what it shares with the previous
+/// request, so it adds only its new items to the recording.
 ///
 /// API keys are not part of a request and are therefore never recorded. To mask other secrets, use
 /// [`with_secret`](Self::with_secret).
@@ -46,7 +44,7 @@ use sink::RecordWriter;
 ///
 /// A write failure never interrupts a streaming turn. After a write failure, all streaming turns
 /// continue unrecorded. The failure is reported once, as an error of kind
-/// [`Store`](ErrorKind::Store). The request whose first line could not be written returns the
+/// [`Store`](crate::ErrorKind::Store). The request whose first line could not be written returns the
 /// error; after any other write failure, the next request returns the error. The request that
 /// returns the error is not sent to the model. All later requests are sent but not recorded. To
 /// check for a write failure at any time, call [`failure`](Self::failure).
@@ -54,9 +52,9 @@ use sink::RecordWriter;
 /// Clones of a `Record` share the recording.
 ///
 /// ```
-/// use turnstream::provider::{Provider, Record, Replay, Scripted};
-/// use turnstream::stream::TurnStreamExt;
-/// use turnstream::{Agent, History, Request, env::SystemIds};
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::replay::{Record, Replay};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
@@ -85,24 +83,23 @@ impl Record {
     ///
     /// # Errors
     ///
-    /// Returns an error of kind [`Store`](ErrorKind::Store) if the file cannot be created.
+    /// Returns an error of kind [`Store`](crate::ErrorKind::Store) if the file cannot be created.
     pub fn to_file(
         provider: impl Provider + 'static,
         path: impl AsRef<Path>,
     ) -> Result<Self, Error> {
-        let path = path.as_ref();
-        let file = File::create(path).map_err(|error| {
-            let message = format!("the recording {} cannot be created: {error}", path.display());
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
-        Ok(Self::to_writer(provider, file))
+        Ok(Self::to_sink(provider, LineSink::create(path.as_ref())?))
     }
 
     /// Creates a provider that records the turns of `provider` to a writer. The writer is called
     /// while turns are polled and must not block for long.
     pub fn to_writer(provider: impl Provider + 'static, out: impl Write + Send + 'static) -> Self {
-        let sink = Arc::new(RecordWriter::new(out));
-        Self { provider: Arc::new(provider), masker: Arc::default(), writer: sink }
+        Self::to_sink(provider, LineSink::new(out))
+    }
+
+    fn to_sink(provider: impl Provider + 'static, sink: LineSink) -> Self {
+        let writer = Arc::new(RecordWriter { sink, state: Mutex::default() });
+        Self { provider: Arc::new(provider), masker: Arc::default(), writer }
     }
 
     /// Masks a secret in everything that is written, both in its literal form and as escaped in a
@@ -117,7 +114,7 @@ impl Record {
 
     /// Returns the write failure, if any. After a write failure, nothing more is written.
     pub fn failure(&self) -> Option<Error> {
-        self.writer.failure()
+        self.writer.sink.failure()
     }
 }
 
@@ -154,6 +151,63 @@ impl fmt::Debug for Record {
     }
 }
 
+/// The output of a recording, which is shared by all turns.
+struct RecordWriter {
+    sink: LineSink,
+    state: Mutex<WriterState>,
+}
+
+#[derive(Default)]
+struct WriterState {
+    turn_count: u32,
+    /// The request of the most recently started turn.
+    last_request: RecordedRequest,
+    /// Whether a turn has already failed with the error of the failed write.
+    is_failure_reported: bool,
+}
+
+impl RecordWriter {
+    /// Writes the request for a new turn and returns the turn's number. Returns `None` and writes
+    /// nothing if an earlier write has failed.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of a failed write, unless an earlier call has already returned the error.
+    fn begin_turn(
+        &self,
+        model: &str,
+        request: RecordedRequest,
+        masker: &Masker,
+    ) -> Result<Option<u32>, Error> {
+        let state = &mut *lock_ignoring_poison(&self.state);
+        if self.sink.failure().is_none() {
+            state.turn_count = state.turn_count.saturating_add(1);
+            if state.turn_count == 1 {
+                let model = model.into();
+                let header = RecordingLine::Recording { version: FORMAT_VERSION, model };
+                self.sink.append(&header, masker);
+            }
+            let owner = LineOwner::Turn(state.turn_count);
+            let line = Box::new(request.line_since(&state.last_request));
+            self.sink.append(&RecordingLine::Request { owner, request: line }, masker);
+            state.last_request = request;
+            self.sink.flush();
+        }
+        match self.sink.failure() {
+            None => Ok(Some(state.turn_count)),
+            Some(_) if state.is_failure_reported => Ok(None),
+            Some(failure) => {
+                state.is_failure_reported = true;
+                Err(failure)
+            }
+        }
+    }
+
+    fn turn_count(&self) -> u32 {
+        lock_ignoring_poison(&self.state).turn_count
+    }
+}
+
 /// Records a turn while it is polled.
 struct RecordingTurn {
     events: TurnStream,
@@ -179,23 +233,22 @@ impl TurnSource for RecordingTurn {
 /// Writes a turn's lines to the recording.
 struct TurnWriter {
     masker: Arc<Masker>,
-    record_writer: Arc<RecordWriter>,
-    turn_number: u32,
+    writer: Arc<RecordWriter>,
+    owner: LineOwner,
     pending: PendingEvents,
     has_ended: bool,
 }
 
 impl TurnWriter {
     fn begin_turn(record: &Record, request: &Request) -> Result<Option<Self>, Error> {
-        let (masker, sink) = (Arc::clone(&record.masker), Arc::clone(&record.writer));
-        let turn =
-            sink.begin_turn(record.model(), RecordedRequest::from_request(request), &masker)?;
-        let pending = PendingEvents::default();
+        let (masker, writer) = (Arc::clone(&record.masker), Arc::clone(&record.writer));
+        let request = RecordedRequest::new(request);
+        let turn = writer.begin_turn(record.model(), request, &masker)?;
         Ok(turn.map(|turn| Self {
             masker,
-            record_writer: sink,
-            turn_number: turn,
-            pending,
+            writer,
+            owner: LineOwner::Turn(turn),
+            pending: PendingEvents::default(),
             has_ended: false,
         }))
     }
@@ -209,17 +262,16 @@ impl TurnWriter {
             }
         }
         if matches!(event, TurnEvent::TurnComplete { .. }) {
-            self.record_writer.flush();
+            self.writer.sink.flush();
             self.has_ended = true;
         }
     }
 
     fn write_error(&mut self, error: &Error) {
         self.write_pending();
-        let error = Cow::Borrowed(error);
-        self.record_writer
-            .write(&[RecordLine::Error { turn: self.turn_number, error }], &self.masker);
-        self.record_writer.flush();
+        let line = RecordingLine::TurnFailed { owner: self.owner, error: Cow::Borrowed(error) };
+        self.writer.sink.append(&line, &self.masker);
+        self.writer.sink.flush();
         self.has_ended = true;
     }
 
@@ -229,12 +281,13 @@ impl TurnWriter {
     }
 
     fn write(&self, events: &[TurnEvent]) {
-        let line = |event| {
+        for event in events {
             let is_vetoed = is_vetoed_event(event);
-            RecordLine::Event { turn: self.turn_number, is_vetoed, event: Cow::Borrowed(event) }
-        };
-        let lines: Vec<RecordLine<'_>> = events.iter().map(line).collect();
-        self.record_writer.write(&lines, &self.masker);
+            let event = Cow::Owned(Event::Turn(event.clone()));
+            let line = RecordingLine::Event { owner: self.owner, is_vetoed, event };
+            self.writer.sink.append(&line, &self.masker);
+        }
+        self.writer.sink.write();
     }
 }
 
@@ -243,15 +296,7 @@ impl Drop for TurnWriter {
     fn drop(&mut self) {
         if !self.has_ended {
             self.write_pending();
-            self.record_writer.flush();
+            self.writer.sink.flush();
         }
     }
-}
-
-/// Returns whether the event completes a turn whose calls must not run even though the turn's stop
-/// reason allows it. This is the case for a turn that was not built by a turn builder.
-pub(crate) fn is_vetoed_event(event: &TurnEvent) -> bool {
-    let TurnEvent::TurnComplete { turn } = event else { return false };
-    let allows = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
-    allows && turn.calls().veto().is_some()
 }

@@ -27,7 +27,8 @@ pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
         _ => None,
     });
     rebuilt.filter(|rebuilt| **rebuilt == *recorded).ok_or_else(|| {
-        unreadable_record_error("it has a turn that no provider could have produced")
+        let message = "no provider could have produced the recorded turn";
+        Error::new(ErrorKind::Store, message)
     })
 }
 
@@ -53,9 +54,4 @@ fn push_item(turn: &mut TurnBuilder, at: u32, item: &Item) {
         // fails.
         ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_) => {}
     }
-}
-
-/// Creates the error for an invalid recording.
-pub(super) fn unreadable_record_error(why: &str) -> Error {
-    Error::new(ErrorKind::Store, format!("the recording cannot be read: {why}"))
 }
