@@ -4,7 +4,6 @@
 //! |---|---|
 //! | [`ServerSentEvents`] | most vendors |
 //! | [`NdJson`] | Ollama |
-//! | [`AmazonEventStream`] | Amazon Bedrock's Converse, for a wire of your own |
 //!
 //! The caller feeds the chunks of a body to a reader, which returns frames. A reader performs no
 //! I/O, spawns no tasks and never waits; when it returns `None`, it needs the next chunk.
@@ -21,12 +20,10 @@
 //! # Ok::<(), turnstream::Error>(())
 //! ```
 
-mod amazon_event_stream;
 mod nd_json;
 
 use bytes::Bytes;
 
-pub use amazon_event_stream::AmazonEventStream;
 pub use nd_json::NdJson;
 
 pub use crate::sse::Frame;
