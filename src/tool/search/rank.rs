@@ -18,26 +18,12 @@ const SATURATION: f64 = 1.0;
 /// The weight of a word that is a synonym of a query word, for example `remove` for `delete`.
 const SYNONYM_WEIGHT: f64 = 0.85;
 
-/// The weight of a word that is not a query word but begins like one, for example `translator` for
-/// the query word `translation`.
-const PREFIX_WEIGHT: f64 = 0.5;
-
-/// The weight of a word that reveals little about a tool.
-const WEAK_WORD_WEIGHT: f64 = 0.4;
-
-/// The weight of words such as `list` if the query is a question. Such words suggest that a tool
-/// only reads data.
-const READING_WEIGHT: f64 = 0.7;
-
 /// The fraction of a group's score that is added to the score of each tool in the group. A group
 /// contains the tools of one server.
 const GROUP_WEIGHT: f64 = 0.6;
 
 /// The number of best-scoring tools that determine the score of a group (the tools of one server).
 const GROUP_LEN: usize = 3;
-
-/// The minimum length, in characters, of a prefix that two words share.
-const MIN_COMMON_PREFIX: usize = 4;
 
 /// The maximum depth to which a schema is searched for words.
 const MAX_SCHEMA_DEPTH: usize = 4;
@@ -77,16 +63,12 @@ pub(super) struct RankedTools {
     /// Maps each word to the tools whose specs contain it, in list order. Each entry contains a
     /// tool's index and the word's weighted frequency in that tool's spec.
     postings: HashMap<String, Vec<(usize, f64)>>,
-    /// All indexed words in alphabetical order.
-    vocabulary: Vec<String>,
     /// The words in each tool's name, in order.
     names: Vec<Vec<String>>,
     /// Each tool's group, which is its server (the part of the tool's name before `__`).
     groups: Vec<Option<String>>,
     /// Groups of synonyms, with each word reduced to its stem.
     synonyms: Vec<Vec<String>>,
-    /// The stems of words that reveal little about a tool.
-    weak_words: Vec<String>,
 }
 
 impl RankedTools {
@@ -115,12 +97,9 @@ impl RankedTools {
         for found in postings.values_mut() {
             found.sort_by_key(|(tool, _)| *tool);
         }
-        let mut vocabulary: Vec<String> = postings.keys().cloned().collect();
-        vocabulary.sort_unstable();
-        let weak_words = WEAK_WORDS.split(' ').map(stem).collect();
         let names = tools.into_iter().map(|[name, ..]| name).collect();
         let synonyms = SYNONYMS.iter().map(|group| group.split(' ').map(stem).collect()).collect();
-        Self { postings, vocabulary, names, groups, synonyms, weak_words }
+        Self { postings, names, groups, synonyms }
     }
 
     /// Returns the indices of the tools that best match the query, up to `limit`, with the best
@@ -128,27 +107,18 @@ impl RankedTools {
     pub(super) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
-        words.extend(self.compounds(query));
         words.sort_unstable();
         words.dedup();
         let mut scores = vec![0.0_f64; self.names.len()];
-        let words = words.iter().map(|word| {
-            let is_weak = self.weak_words.contains(word);
-            (if is_weak { WEAK_WORD_WEIGHT } else { 1.0 }, self.variants(word))
-        });
-        let reading = asks_something(query).then(|| {
-            (READING_WEIGHT, READING_WORDS.split(' ').map(|word| (stem(word), 1.0)).collect())
-        });
-        for (word_weight, variants) in words.chain(reading) {
+        for word in &words {
             // Of the scores for a word and its variants, only the highest is used.
             let mut best = vec![0.0_f64; scores.len()];
-            for (variant, weight) in variants {
-                let Some(found) = self.postings.get(&variant) else { continue };
+            for (variant, weight) in self.variants(word) {
+                let Some(found) = self.postings.get(variant) else { continue };
                 let (all, having) = (as_f64(self.names.len()), as_f64(found.len()));
                 let rarity = (1.0 + (all - having + 0.5) / (having + 0.5)).ln();
                 for (tool, frequency) in found {
-                    let score =
-                        word_weight * weight * rarity * frequency / (SATURATION + frequency);
+                    let score = weight * rarity * frequency / (SATURATION + frequency);
                     best[*tool] = best[*tool].max(score);
                 }
             }
@@ -188,50 +158,12 @@ impl RankedTools {
         }
     }
 
-    /// Joins each pair of adjacent words in the query into a compound, and returns the compounds
-    /// that occur in a tool's spec. For example, `time zone` becomes `timezone`.
-    fn compounds(&self, query: &str) -> Vec<String> {
-        let parts: Vec<String> = query.split_whitespace().map(str::to_lowercase).collect();
-        let joined = parts.windows(2).map(|pair| stem(&pair.concat()));
-        joined.filter(|word| self.postings.contains_key(word)).collect()
+    /// Returns a query word and its synonyms, each with a weight.
+    fn variants<'a>(&'a self, word: &'a str) -> impl Iterator<Item = (&'a str, f64)> {
+        let groups = self.synonyms.iter().filter(move |group| group.iter().any(|it| it == word));
+        let synonyms = groups.flatten().map(|synonym| (synonym.as_str(), SYNONYM_WEIGHT));
+        std::iter::once((word, 1.0)).chain(synonyms)
     }
-
-    /// Returns a query word and its variants, each with a weight.
-    fn variants(&self, word: &str) -> Vec<(String, f64)> {
-        let mut variants = vec![(word.to_owned(), 1.0)];
-        for group in &self.synonyms {
-            if group.iter().any(|other| other == word) {
-                variants.extend(group.iter().map(|other| (other.clone(), SYNONYM_WEIGHT)));
-            }
-        }
-        if !self.postings.contains_key(word) {
-            for group in &self.synonyms {
-                if group.iter().any(|other| begins_alike(word, other)) {
-                    let weight = SYNONYM_WEIGHT * PREFIX_WEIGHT;
-                    variants.extend(group.iter().map(|other| (other.clone(), weight)));
-                }
-            }
-            let alike = self.vocabulary.iter().filter(|other| begins_alike(word, other));
-            variants.extend(alike.map(|other| (other.clone(), PREFIX_WEIGHT)));
-        }
-        variants
-    }
-}
-
-/// Returns whether a query is a question. A question is most likely answered by a tool that only
-/// reads data.
-fn asks_something(query: &str) -> bool {
-    let query = query.to_lowercase();
-    let mut words = query.split(|c: char| !c.is_alphabetic()).filter(|word| !word.is_empty());
-    let first = words.next().unwrap_or_default();
-    QUESTION_WORDS.split(' ').any(|word| word == first) && words.next() != Some("you")
-}
-
-/// Returns whether two words share a prefix that makes up most of the longer word.
-fn begins_alike(a: &str, b: &str) -> bool {
-    let common = a.chars().zip(b.chars()).take_while(|(a, b)| a == b).count();
-    let longer = a.chars().count().max(b.chars().count());
-    common >= MIN_COMMON_PREFIX && common * 10 >= longer * 6
 }
 
 /// Returns the words in each field of a tool's spec. The fields are the name, the description, and
@@ -403,19 +335,6 @@ const IRREGULAR_FORMS: &[(&str, &str)] = &[
     ("wrote", "write"),
 ];
 
-/// Words that can start a question.
-const QUESTION_WORDS: &str =
-    "am any are did do does had has have how is was were what when where which who whose why will";
-
-/// Words in the names of tools that only read data.
-const READING_WORDS: &str =
-    "check describe detail fetch find get list lookup query read search show view";
-
-/// Words that reveal little about a tool, such as verbs with many meanings and words for days and
-/// times.
-const WEAK_WORDS: &str = "day evening first friday give keep last let make monday month morning new next \
-    night now old put saturday sunday take thursday today tomorrow tuesday wednesday week year yesterday";
-
 /// Stop words: words that reveal nothing about a tool.
 const STOP_WORDS: &str = "a about again all also an and any are as at be because been but by can could did do \
     does each every five for four from going had has have he her here him his how i if \
@@ -516,22 +435,11 @@ mod tests {
     }
 
     #[test]
-    fn synonyms_and_common_beginnings_find_a_tool_but_count_less() {
-        let tools =
-            [tool("erase", "x"), tool("remover", "x"), tool("keep", "x"), tool("translation", "x")];
-        let index = RankedTools::new(&tools);
-        assert_eq!(index.best_matches("delete", 5), [0, 1]);
-        assert_eq!(index.best_matches("translator", 5), [3]);
+    fn synonyms_find_a_tool_but_count_less() {
+        let tools = [tool("erase", "x"), tool("remover", "x"), tool("keep", "x")];
+        assert_eq!(RankedTools::new(&tools).best_matches("delete", 5), [0, 1]);
         let both = [tool("erase", "x"), tool("delete", "x")];
         assert_eq!(RankedTools::new(&both).best_matches("delete", 5), [1, 0]);
-    }
-
-    #[test]
-    fn a_question_prefers_a_tool_that_reads() {
-        let tools = [tool("create_label", "x"), tool("list_labels", "x")];
-        let index = RankedTools::new(&tools);
-        assert_eq!(index.best_matches("Which labels are there?", 5), [1, 0]);
-        assert_eq!(index.best_matches("a label", 5), [0, 1]);
     }
 
     #[test]
