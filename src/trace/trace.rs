@@ -84,12 +84,6 @@ impl Trace {
         Self::default()
     }
 
-    /// Creates a trace for runs that may each send at most `steps` requests.
-    pub fn from_max_steps(steps: u32) -> Self {
-        let steps_remaining = Some(u64::from(steps));
-        Self::from_budgets(RemainingBudget { steps_remaining, ..RemainingBudget::default() })
-    }
-
     /// Creates a trace for runs that start with the given budgets.
     pub fn from_budgets(budgets: RemainingBudget) -> Self {
         let trace = Self::default();

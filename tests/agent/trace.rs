@@ -516,7 +516,8 @@ async fn a_hand_written_loop_is_traced_as_well() {
     let kit = turnstream::Toolkit::new([act_tool()]);
     let mut history = History::empty("h");
     history.push(Item::user("go"));
-    let (journal, trace) = (Journal::new(history.clone()), Trace::from_max_steps(19));
+    let budgets = RemainingBudget { steps_remaining: Some(19), ..RemainingBudget::default() };
+    let (journal, trace) = (Journal::new(history.clone()), Trace::from_budgets(budgets));
     loop_stream(history, |history| {
         let turn = model.stream_turn(Request::new(history.clone()).with_tools(kit.specs()));
         let kit = kit.clone();

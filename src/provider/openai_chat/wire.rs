@@ -105,9 +105,4 @@ impl OpenAiChat {
     pub fn with_dialect(self, dialect: Dialect) -> Self {
         self.update_wire(|wire| wire.dialect = Some(Arc::new(dialect)))
     }
-
-    /// Returns the dialect used to encode requests.
-    pub fn dialect(&self) -> Dialect {
-        self.wire().dialect(self.is_vendor_endpoint())
-    }
 }
