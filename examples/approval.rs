@@ -43,14 +43,14 @@ fn cleanup_agent(folder: &Path) -> Agent {
 /// Asks the user; `--yes` and `--no` answer in the user's place.
 fn is_allowed(call: &ToolCall) -> bool {
     print!("May `{}` run with {}? [y/N] ", call.name, call.arguments);
-    let mut said = env::args().nth(1).unwrap_or_default();
-    if said.is_empty() && stdin().is_terminal() {
+    let mut answer = env::args().nth(1).unwrap_or_default();
+    if answer.is_empty() && stdin().is_terminal() {
         discard_typed_input();
-        let _ = stdout().flush().and_then(|()| stdin().read_line(&mut said));
+        let _ = stdout().flush().and_then(|()| stdin().read_line(&mut answer));
     } else {
-        println!("{said}");
+        println!("{answer}");
     }
-    matches!(said.trim(), "y" | "yes" | "--yes")
+    matches!(answer.trim(), "y" | "yes" | "--yes")
 }
 
 /// Text that was typed before the question was not meant as its answer.

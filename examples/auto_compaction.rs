@@ -27,7 +27,7 @@ struct PageArgs {
 fn reader_model() -> Scripted {
     Scripted::from_fn(|request, n| {
         let reply = match request.context.newest_first().find_map(Item::as_user) {
-            Some(asked) if asked.text().contains("boat called?") => answer_from_context(request),
+            Some(prompt) if prompt.text().contains("boat called?") => answer_from_context(request),
             _ if n < 8 => Reply::text("One more page.").call("read", json!({ "number": n })),
             _ => Reply::text("That was the whole book."),
         };
@@ -89,9 +89,9 @@ async fn main() -> Result<(), Error> {
     );
 
     let mut history = turnstream::History::new(&turnstream::env::SystemIds);
-    for said in ["My boat is called Ondine. Read the book.", "What is my boat called?"] {
-        println!("\n> {said}");
-        let mut run = agent.run_from(history.clone(), said);
+    for prompt in ["My boat is called Ondine. Read the book.", "What is my boat called?"] {
+        println!("\n> {prompt}");
+        let mut run = agent.run_from(history.clone(), prompt);
         while let Some(event) = run.try_next().await? {
             let about = || estimate_tokens(&run.history(), &BytesDiv4);
             match event {

@@ -21,16 +21,16 @@ struct CountArgs {
 /// The whole loop: request a turn, run its calls, continue with the history that has the results.
 fn loop_events(
     model: Scripted,
-    kit: Toolkit,
+    toolkit: Toolkit,
     start: History,
 ) -> impl Stream<Item = Result<Event, Error>> {
     loop_stream(start, move |history| {
-        let kit = kit.clone();
-        let request = Request::new(history.clone()).with_tools(kit.specs());
+        let toolkit = toolkit.clone();
+        let request = Request::new(history.clone()).with_tools(toolkit.specs());
         model.stream_turn(request).on_turn_complete(async move |turn| {
             Ok(match turn.calls().is_empty() {
                 true => Steps::stop(),
-                false => kit.run(&history, &turn).then_next(|history| history),
+                false => toolkit.run(&history, &turn).then_next(|history| history),
             })
         })
     })

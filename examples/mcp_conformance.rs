@@ -23,7 +23,7 @@ async fn main() -> Result<(), Box<dyn Error>> {
     // Fields that an answer leaves out get the defaults of the elicitation form.
     let answer = |_| async { ElicitationAnswer::Accept(json!({})) };
     let client = Client::http(&url)?.with_name("mcp").with_elicitation(answer).build().trusted();
-    let kit = client.toolkit().await?;
+    let toolkit = client.toolkit().await?;
     for note in client.notes() {
         eprintln!("left out: {note}");
     }
@@ -37,12 +37,12 @@ async fn main() -> Result<(), Box<dyn Error>> {
         client.close().await;
         return Ok(());
     }
-    let calls = calls_of(&scenario, &kit.specs());
+    let calls = calls_of(&scenario, &toolkit.specs());
     let mut replies: Vec<Reply> =
         calls.into_iter().map(|(name, arguments)| Reply::new().call(&name, arguments)).collect();
     replies.push(Reply::text("done"));
     let agent = Agent::new(Scripted::new(replies))
-        .with_toolkit(kit)
+        .with_toolkit(toolkit)
         .with_limits(Limits { max_turns: Some(100), ..Limits::default() });
     let outcome = agent.run("Call the tools").outcome().await;
     for result in outcome.history.iter().filter_map(turnstream::Item::as_tool_result) {

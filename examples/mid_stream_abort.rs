@@ -23,18 +23,18 @@ struct NoArgs {}
 
 /// Pulls until the word has been received, even if it arrives in pieces.
 async fn pull_until_stop_word(run: &mut Run) -> Result<(), Box<dyn Error>> {
-    let mut said = String::new();
+    let mut received = String::new();
     while let Some(event) = run.next().await {
         let event = event?;
         // Earlier text belongs to another turn, or was retracted.
         if matches!(event, Event::TurnStarted { .. } | Event::Turn(TurnEvent::Retracted { .. })) {
-            said.clear();
+            received.clear();
         }
         if let Some(text) = event.text_delta() {
-            said.push_str(text);
+            received.push_str(text);
         }
-        if said.contains(STOP_WORD) {
-            println!("received: {said}");
+        if received.contains(STOP_WORD) {
+            println!("received: {received}");
             return Ok(());
         }
     }

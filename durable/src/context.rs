@@ -36,8 +36,8 @@ macro_rules! perform_step {
                 // The shorter lifetime is correct: the context outlives the step.
                 let context: &'a $context<'a> = self;
                 let step = async move || Ok(Json(step.await));
-                let kept = context.run(step).name(name);
-                kept.map(|kept| kept.map(Json::into_inner).map_err(|error| from_context(&error)))
+                let result = context.run(step).name(name);
+                result.map(|result| result.map(Json::into_inner).map_err(|error| from_context(&error)))
                     .boxed()
             }
         }

@@ -106,9 +106,9 @@ impl StepRunner for CallSteps<'_, '_> {
             let is_performed = Arc::new(AtomicBool::new(false));
             let performed = Arc::clone(&is_performed);
             let step = step.inspect(move |_| performed.store(true, Ordering::Relaxed));
-            let mut kept = pin!(ctx.perform(name, step.boxed()));
+            let mut result = pin!(ctx.perform(name, step.boxed()));
             poll_fn(|cx| {
-                if let Poll::Ready(value) = kept.poll_unpin(cx) {
+                if let Poll::Ready(value) = result.poll_unpin(cx) {
                     return Poll::Ready(value);
                 }
                 // Once the step has been performed, the handler waits for Restate to record its value.

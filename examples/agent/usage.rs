@@ -31,16 +31,16 @@ impl UsageTally {
         };
         // The usage of an interrupted turn is incomplete.
         let is_complete = self.reported_turns >= outcome.turns.max(1);
-        let mut said = format!("{}{counted}", if is_complete { "" } else { "at least " });
+        let mut text = format!("{}{counted}", if is_complete { "" } else { "at least " });
         for (tokens, what) in [
             (outcome.usage.reasoning_tokens, "of them reasoning"),
             (outcome.usage.cache_read_input_tokens, "read from a cache"),
         ] {
             if tokens > 0 {
-                said.extend([", ", &tokens.to_string(), " ", what]);
+                text.extend([", ", &tokens.to_string(), " ", what]);
             }
         }
-        Some(said)
+        Some(text)
     }
 }
 

@@ -161,8 +161,8 @@ fn reply_for_turn(number: u64) -> Reply {
         5 => &["sub", "once", "deep"],
         _ => &[],
     };
-    let said = Reply::text(format!("Turn {number}."));
-    calls.iter().enumerate().fold(said, |reply, (at, name)| {
+    let reply = Reply::text(format!("Turn {number}."));
+    calls.iter().enumerate().fold(reply, |reply, (at, name)| {
         reply.call_raw(&format!("call-{number}-{at}"), name, r#"{"prompt":"go"}"#)
     })
 }

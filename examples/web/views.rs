@@ -52,11 +52,11 @@ impl ListedSession {
 
 /// The beginning of the user's first message.
 pub(crate) fn title(entries: &[Entry]) -> Option<String> {
-    let said = |entry: &Entry| match entry {
+    let user_text = |entry: &Entry| match entry {
         Entry::Item(item) => item.as_user().map(Content::text),
         _ => None,
     };
-    let words = entries.iter().find_map(said)?;
+    let words = entries.iter().find_map(user_text)?;
     let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = words.chars().take(MAX_TITLE).collect();
     if title.len() < words.len() {

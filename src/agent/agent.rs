@@ -299,8 +299,8 @@ impl Agent {
     }
 
     /// Replaces the agent's tools and their settings with those in the given toolkit.
-    pub fn with_toolkit(self, kit: Toolkit) -> Self {
-        self.update_settings(|it| it.tools.toolkit = kit)
+    pub fn with_toolkit(self, toolkit: Toolkit) -> Self {
+        self.update_settings(|it| it.tools.toolkit = toolkit)
     }
 
     /// Adds a tool source, such as an MCP server, whose tools may change during a run. In the tool

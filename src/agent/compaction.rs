@@ -108,19 +108,24 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
     let goal = CompactionGoal::new(run, &state);
     let request = goal.request(&state.history);
     let limit = window.threshold(&request.options);
-    let room = state.compaction;
+    let compaction = state.compaction;
     let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
-        let counted =
-            window.estimate_from_usage(&request).filter(|_| room.is_count_valid(&state.history));
-        let now = counted
-            .unwrap_or_else(|| room.corrected_estimate(window.count_request_tokens(&request)));
-        (now > room.threshold_tokens(limit))
+        let counted = window
+            .estimate_from_usage(&request)
+            .filter(|_| compaction.is_count_valid(&state.history));
+        let now = counted.unwrap_or_else(|| {
+            compaction.corrected_estimate(window.count_request_tokens(&request))
+        });
+        (now > compaction.threshold_tokens(limit))
             .then(|| (counted, now, window.count_request_tokens(&request)))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
         Ok(None) => {
-            return (state.update(|it| it.compaction = room.after_small_request(limit)), None);
+            return (
+                state.update(|it| it.compaction = compaction.after_small_request(limit)),
+                None,
+            );
         }
         Err(panicked) => {
             let event = compaction_event(run, &state, Err(panicked));
@@ -153,7 +158,7 @@ pub(super) async fn compact_if_needed(run: &RunShared, state: State) -> (State, 
         Ok(Some(_)) => low,
         Ok(None) | Err(_) => limit.max(now.saturating_add(window.tokens() / 20)),
     };
-    let state = state.update(|it| it.compaction = room.after_attempt(counted, guess, above));
+    let state = state.update(|it| it.compaction = compaction.after_attempt(counted, guess, above));
     let event = compaction_event(run, &state, made);
     (state, event)
 }
@@ -193,11 +198,11 @@ pub(super) async fn compact(run: &RunShared, state: State) -> (State, Option<Eve
         }
         Err(panicked) => Err(panicked),
     };
-    let room = match &made {
+    let compaction = match &made {
         Ok(Some(_)) => state.compaction.after_compaction(),
         Ok(None) | Err(_) => state.compaction,
     };
-    let state = state.update(|it| it.compaction = room);
+    let state = state.update(|it| it.compaction = compaction);
     let event = compaction_event(run, &state, made);
     (state, event)
 }

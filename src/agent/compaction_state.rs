@@ -43,10 +43,10 @@ impl CompactionState {
     /// Returns the state after an attempt to shorten the history. `counted` is the provider's token
     /// count for the request, `guess` is the estimated count, and `above` is the next threshold.
     pub(super) fn after_attempt(self, counted: Option<u64>, guess: u64, above: u64) -> Self {
-        let room = Self { threshold_tokens: Some(above), ..self };
+        let state = Self { threshold_tokens: Some(above), ..self };
         match counted {
-            Some(counted) => Self { reported_tokens: counted, estimated_tokens: guess, ..room },
-            None => room,
+            Some(counted) => Self { reported_tokens: counted, estimated_tokens: guess, ..state },
+            None => state,
         }
     }
 

@@ -293,10 +293,10 @@ impl Control {
     /// Returns true if an accepted verdict has not been retrieved yet. Otherwise, rejects all
     /// further verdicts and returns false.
     pub(super) fn has_verdict_or_stop_accepting(&self) -> bool {
-        let mut asked = lock_ignoring_poison(&self.awaited_verdicts);
-        let holds = asked.values().any(|it| it.verdict.is_some());
+        let mut awaited = lock_ignoring_poison(&self.awaited_verdicts);
+        let holds = awaited.values().any(|it| it.verdict.is_some());
         if !holds {
-            asked.clear();
+            awaited.clear();
         }
         holds
     }

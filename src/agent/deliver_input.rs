@@ -17,8 +17,11 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     if state.transition == Some(Transition::ReasoningRefused)
         && let Some(event) = reasoning_removal(&history, &state.model_selection.model)
     {
-        let room = state.compaction.after_tombstone(&history);
-        return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(event));
+        let compaction = state.compaction.after_tombstone(&history);
+        return (
+            state.update(|it| (it.history, it.compaction) = (history, compaction)),
+            Some(event),
+        );
     }
     if !run.settings.tools.sources.is_empty()
         && let Some(notice) = run.control().listed_tools.take_notice()
@@ -31,8 +34,11 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
     if notes.is_empty()
         && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
     {
-        let room = state.compaction.after_tombstone(&history);
-        return (state.update(|it| (it.history, it.compaction) = (history, room)), Some(voided));
+        let compaction = state.compaction.after_tombstone(&history);
+        return (
+            state.update(|it| (it.history, it.compaction) = (history, compaction)),
+            Some(voided),
+        );
     }
     let appended = match notes.is_empty() {
         true => run.effects.draw(EffectKind::DeliveredInput, || next_input_event(run, &state)),

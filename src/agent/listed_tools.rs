@@ -63,8 +63,8 @@ impl ListedTools {
         iteration: u32,
         notice: Option<String>,
     ) {
-        let kept = self.current().filter(|current| is_run_alike(&current.sources, &sources));
-        let toolkit = match kept {
+        let unchanged = self.current().filter(|current| is_run_alike(&current.sources, &sources));
+        let toolkit = match unchanged {
             Some(current) => current.toolkit.clone(),
             None => own.merged_with(sources.iter().flat_map(|source| source.tools.iter().cloned())),
         };

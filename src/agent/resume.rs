@@ -139,9 +139,9 @@ impl ResumedAgent<'_> {
     ) -> Result<Result<ResumeVerdicts, Error>, Error> {
         // If all of the sub-agent's calls have been answered, the sub-agent was dropped afterwards.
         let is_answered = child.unanswered_calls().is_empty();
-        let can_resume = |kit: &Toolkit| match is_answered {
+        let can_resume = |toolkit: &Toolkit| match is_answered {
             true => Ok(()),
-            false => kit.resume(child).map(drop),
+            false => toolkit.resume(child).map(drop),
         };
         let Some(tool) = self.toolkit.get(&call.name) else {
             if self.is_unknown(&call.name) {

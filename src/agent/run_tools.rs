@@ -21,13 +21,13 @@ pub(super) fn run_tools(
     decision: &Decision,
 ) -> Result<ToolRun, Error> {
     drop(run.control().take_started_calls());
-    let kit = run.toolkit();
+    let toolkit = run.toolkit();
     let tools = match (turn, &state.model_selection.offered_tools) {
-        (Some(turn), Some(offered)) => kit.restricted_to(offered).run(&state.history, turn),
-        (Some(turn), None) => kit.run(&state.history, turn),
+        (Some(turn), Some(offered)) => toolkit.restricted_to(offered).run(&state.history, turn),
+        (Some(turn), None) => toolkit.run(&state.history, turn),
         (None, _) => {
             ensure_listed(run, state)?;
-            kit.resume(&state.history)?
+            toolkit.resume(&state.history)?
         }
     };
     let tools = match turn.is_none_or(|turn| !turn.calls().is_empty()) {
@@ -84,7 +84,7 @@ pub(super) async fn resume_pending_calls(
         .effective_time_limit()
         .map(|limit| limit.saturating_sub(elapsed));
     let verdicts = run.effects.suspend(pending.clone(), left).await?;
-    let has_verdict = |call| verdicts.iter().any(|(judged, _)| judged == call);
+    let has_verdict = |call| verdicts.iter().any(|(pending, _)| pending == call);
     if !pending.iter().all(has_verdict) {
         return Ok(None);
     }

@@ -50,10 +50,10 @@ pub(super) async fn next_request(
     // The usage so far is charged at the price of the previous model.
     run.budget_usage(&counted);
     run.control().set_price(price);
-    let asked = counted.update(|it| {
+    let state = counted.update(|it| {
         (it.model_selection.model, it.model_selection.offered_tools) = (model, offered);
     });
-    Ok((asked, Some(Box::new(request))))
+    Ok((state, Some(Box::new(request))))
 }
 
 /// Builds the request, including the changes made by hooks or, in a replay, the recorded changes.

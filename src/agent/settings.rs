@@ -121,7 +121,7 @@ impl AgentSettings {
     /// Builds the request for the next turn, which offers `tools` to the model.
     pub(super) fn build_request(
         &self,
-        kit: &Toolkit,
+        toolkit: &Toolkit,
         tools: ToolSpecs,
         history: &History,
     ) -> Request {
@@ -132,7 +132,7 @@ impl AgentSettings {
             max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
             ..Request::new(history.clone())
         };
-        if kit.is_first_call_only() {
+        if toolkit.is_first_call_only() {
             request.options.parallel_tool_calls = Some(false);
         }
         request
@@ -162,9 +162,9 @@ impl PromptSettings {
 }
 
 /// Returns the tools in a toolkit that are offered to the model in a request to this provider.
-pub(super) fn offered_tools(kit: &Toolkit, provider: &dyn Provider) -> ToolSpecs {
+pub(super) fn offered_tools(toolkit: &Toolkit, provider: &dyn Provider) -> ToolSpecs {
     match provider.has_tool_search() {
-        true => kit.deferred_specs(),
-        false => kit.specs(),
+        true => toolkit.deferred_specs(),
+        false => toolkit.specs(),
     }
 }

@@ -132,8 +132,8 @@ fn is_same_item(item: &Item, other: &Item) -> bool {
         (ToolResult(result), ToolResult(other)) => result.call_id == other.call_id,
         (Reasoning { text }, Reasoning { text: shorter }) if other.compacted => {
             // If no text is left, nothing is left of the item.
-            let words = shorter.strip_suffix('…').unwrap_or(shorter);
-            !words.is_empty() && text.starts_with(words)
+            let prefix = shorter.strip_suffix('…').unwrap_or(shorter);
+            !prefix.is_empty() && text.starts_with(prefix)
         }
         (kind, other) => kind == other,
     }

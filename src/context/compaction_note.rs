@@ -61,8 +61,8 @@ fn append_compaction_note(mut compaction: Compaction, history: &History, word: &
     let items: Vec<&Item> = history.iter().collect();
     let live = |item: &&Item| !item.tombstone;
     loop {
-        let kept = items.iter().copied().take(compaction.from);
-        let before = kept.chain(&compaction.items).rfind(live);
+        let retained = items.iter().copied().take(compaction.from);
+        let before = retained.chain(&compaction.items).rfind(live);
         let behind = items.get(compaction.to..).unwrap_or_default();
         if is_turn_boundary(before, behind.iter().copied().find(live)) {
             break;
@@ -92,9 +92,9 @@ fn is_turn_boundary(before: Option<&Item>, behind: Option<&Item>) -> bool {
 /// compaction.
 fn drops_reactive_note(compaction: &Compaction, history: &History) -> bool {
     let is_replaced = |at: usize| (compaction.from..compaction.to).contains(&at);
-    let kept = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
+    let retained = history.iter().enumerate().filter(|(at, _)| !is_replaced(*at));
     was_reactively_compacted(history)
-        && !kept.map(|(_, item)| item).chain(&compaction.items).any(is_reactive_note)
+        && !retained.map(|(_, item)| item).chain(&compaction.items).any(is_reactive_note)
 }
 
 /// Returns the number of completed turns after the replaced items.

@@ -151,9 +151,9 @@ impl ContextInjector {
         if let Some(turns) = self.max_turns {
             let items: Vec<&Item> = history.iter().collect();
             let cut = start_of_newest_turns(&items, turns);
-            let kept = KeptItems::new(&items, cut);
+            let retained = KeptItems::new(&items, cut);
             earlier = (self.step_summary)(&history.truncated(cut));
-            context.rewrite(0..cut, kept.instructions.into_iter().chain(kept.prompt));
+            context.rewrite(0..cut, retained.instructions.into_iter().chain(retained.prompt));
         }
         let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);

@@ -171,16 +171,16 @@ impl Summarizer {
         let to = self.first_kept_index(&items);
         let from = items.iter().take_while(|item| turn_starts::is_system_item(item)).count();
         let old = items.get(from..to)?;
-        let kept = KeptItems::new(&items, to);
+        let retained = KeptItems::new(&items, to);
         let folds = |item: &&&Item| {
             let is_summary = item.as_user().is_some() && item.compacted;
             !item.tombstone && !turn_starts::is_system_item(item) && !is_summary
         };
-        if old.iter().filter(folds).count() <= kept.prompt.len() {
+        if old.iter().filter(folds).count() <= retained.prompt.len() {
             return None;
         }
         // Leading system items keep their positions.
-        let instructions = kept
+        let instructions = retained
             .instructions
             .into_iter()
             .skip(items.iter().take(from).filter(|item| !item.tombstone).count());
@@ -189,7 +189,7 @@ impl Summarizer {
             from,
             to,
             kept_instructions: instructions.collect(),
-            kept_prompt: kept.prompt,
+            kept_prompt: retained.prompt,
             transcript: truncate_middle(text, self.max_transcript_bytes),
         })
     }
@@ -277,7 +277,7 @@ struct Summary {
 }
 
 async fn request_summary(provider: &dyn Provider, request: Request) -> Result<Summary, Error> {
-    let asked = request.model.clone().unwrap_or_else(|| provider.model().to_owned());
+    let model = request.model.clone().unwrap_or_else(|| provider.model().to_owned());
     let mut events = provider.stream_turn(request);
     let mut void = Usage::default();
     let turn = loop {
@@ -297,7 +297,7 @@ async fn request_summary(provider: &dyn Provider, request: Request) -> Result<Su
     let usage = void + turn.usage();
     match summary_text(&turn) {
         Ok(text) => {
-            let model = Some(turn.model().map_or(asked, str::to_owned));
+            let model = Some(turn.model().map_or(model, str::to_owned));
             Ok(Summary { text, usage, model })
         }
         Err(error) => Err(CompactionFailure::attach_usage(error, usage)),

@@ -14,11 +14,11 @@ pub(super) fn format_transcript<'a>(
     let mut text = String::new();
     for item in items.into_iter().filter(|item| !item.tombstone) {
         match &item.kind {
-            ItemKind::System { text: words } => push_section(&mut text, "instruction", words),
+            ItemKind::System { text: content } => push_section(&mut text, "instruction", content),
             ItemKind::User { content } => {
                 push_section(&mut text, "user", &content_text(content, ""));
             }
-            ItemKind::Text { text: words } => push_section(&mut text, "assistant", words),
+            ItemKind::Text { text: content } => push_section(&mut text, "assistant", content),
             ItemKind::ToolCall(call) => {
                 let arguments = truncate_middle(call.arguments_or_empty_object().into(), max_bytes);
                 push_section(&mut text, &format!("assistant calls {}", call.name), &arguments);
@@ -53,9 +53,9 @@ pub(super) fn call_summary(items: &[&Item]) -> String {
     text
 }
 
-fn push_section(text: &mut String, who: &str, words: &str) {
+fn push_section(text: &mut String, who: &str, content: &str) {
     // Writing to a string never fails.
-    let _ = write!(text, "[{who}]\n{words}\n\n");
+    let _ = write!(text, "[{who}]\n{content}\n\n");
 }
 
 /// Returns the content as text, with a placeholder for each image or file.

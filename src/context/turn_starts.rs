@@ -58,10 +58,10 @@ impl KeptItems {
         let (old, new) = items.split_at(cut.min(items.len()));
         let owned = |items: Vec<&Item>| items.into_iter().cloned().collect();
         let is_live_system = |item: &&Item| is_system_item(item) && !item.tombstone;
-        let asked = new.iter().any(|item| item.is_prompt());
+        let has_prompt = new.iter().any(|item| item.is_prompt());
         Self {
             instructions: old.iter().copied().filter(is_live_system).cloned().collect(),
-            prompt: if asked { Vec::new() } else { owned(newest_prompt(old)) },
+            prompt: if has_prompt { Vec::new() } else { owned(newest_prompt(old)) },
         }
     }
 }

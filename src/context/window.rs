@@ -65,7 +65,7 @@ impl Window {
         let answer = options.max_output_tokens.map_or(0, u64::from);
         match self.tokens.saturating_sub(answer) {
             0 => part,
-            room => part.min(room),
+            max => part.min(max),
         }
     }
 

@@ -308,10 +308,10 @@ impl Driver {
     async fn step(&mut self, engine: &mut dyn Engine) -> Result<StepResult, Error> {
         self.bridge.begin_step();
         let mut step = engine.step("step", self.bridge.step_future());
-        let mut kept: Option<RawJson> = None;
-        let kept = poll_fn(|cx| self.poll_step(&mut step, &mut kept, cx)).await?;
+        let mut stored: Option<RawJson> = None;
+        let stored = poll_fn(|cx| self.poll_step(&mut step, &mut stored, cx)).await?;
         drop(step);
-        let (result, version) = self.bridge.end_step(&kept)?;
+        let (result, version) = self.bridge.end_step(&stored)?;
         // Results for calls that were answered without running are recorded together with the other results.
         if !matches!(result, StepResult::CallsBegin(_)) {
             self.publisher.release();
@@ -328,18 +328,18 @@ impl Driver {
     fn poll_step(
         &mut self,
         step: &mut BoxFuture<'_, Result<RawJson, Error>>,
-        kept: &mut Option<RawJson>,
+        stored: &mut Option<RawJson>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<RawJson, Error>> {
         self.bridge.set_task(cx.waker());
         let mut polled = 0;
         loop {
-            if kept.is_none()
+            if stored.is_none()
                 && let Poll::Ready(value) = step.poll_unpin(cx)
             {
                 let value = value?;
                 self.bridge.set_kept(&value)?;
-                *kept = Some(value);
+                *stored = Some(value);
             }
             self.begin_publishing();
             let flushed = self.publisher.poll_flush(cx);
@@ -351,9 +351,9 @@ impl Driver {
                 return Poll::Ready(Err(failure));
             }
             if self.bridge.is_complete()
-                && let Some(kept) = kept.take()
+                && let Some(stored) = stored.take()
             {
-                return Poll::Ready(Ok(kept));
+                return Poll::Ready(Ok(stored));
             }
             if !has_room || !self.bridge.wants_run() {
                 return Poll::Pending;

@@ -370,10 +370,10 @@ impl Bridge {
                 if record.key.as_ref() != Some(key)
                     || *drawn < record.drawn_values.len() && !record.has_ended()
                 {
-                    let kept =
+                    let recorded =
                         record.key.as_ref().map_or("its end".to_owned(), ToString::to_string);
                     let what = format!(
-                        "the run requests `{key}`, but an earlier attempt requested {kept}"
+                        "the run requests `{key}`, but an earlier attempt requested {recorded}"
                     );
                     state.fail(mismatch(&what));
                     return EffectEntry::Kept;

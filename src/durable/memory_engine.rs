@@ -156,18 +156,18 @@ impl MemoryEngine {
     }
 
     /// Returns the recorded result of the next operation, if an earlier attempt has performed it.
-    fn kept(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
+    fn recorded(&mut self, name: &'static str, arguments: &str) -> Result<Option<RawJson>, Error> {
         let found = self.journal().get(self.position).cloned();
         match found {
             None => Ok(None),
-            Some(kept) if kept.name == name && kept.arguments == arguments => {
+            Some(recorded) if recorded.name == name && recorded.arguments == arguments => {
                 self.position += 1;
-                Ok(Some(kept.value))
+                Ok(Some(recorded.value))
             }
-            Some(kept) => {
+            Some(recorded) => {
                 let message = format!(
                     "operation {} is `{name}` with {arguments}, and was `{}` with {}",
-                    self.position, kept.name, kept.arguments,
+                    self.position, recorded.name, recorded.arguments,
                 );
                 Err(Error::new(ErrorKind::ReplayMismatch, message))
             }
@@ -220,7 +220,7 @@ impl StepRunner for MemoryEngine {
         step: StepFuture,
     ) -> BoxFuture<'a, Result<RawJson, Error>> {
         async move {
-            if let Some(value) = self.kept(name, "")? {
+            if let Some(value) = self.recorded(name, "")? {
                 return Ok(value);
             }
             let value = step.await;
@@ -238,8 +238,8 @@ impl Engine for MemoryEngine {
     ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>> {
         async move {
             let arguments = undelivered_bytes.to_string();
-            if let Some(kept) = self.kept("take", &arguments)? {
-                return kept.deserialize_as().map_err(unreadable);
+            if let Some(recorded) = self.recorded("take", &arguments)? {
+                return recorded.deserialize_as().map_err(unreadable);
             }
             let commands = self.session().take(&self.run, Some(undelivered_bytes));
             self.keep("take", arguments, json(&commands)?);
@@ -256,8 +256,8 @@ impl Engine for MemoryEngine {
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         async move {
             let arguments = json(&awaited)?.as_str().to_owned();
-            if let Some(kept) = self.kept("wait", &arguments)? {
-                return kept.deserialize_as().map_err(unreadable);
+            if let Some(recorded) = self.recorded("wait", &arguments)? {
+                return recorded.deserialize_as().map_err(unreadable);
             }
             self.session().status.awaited_calls = awaited.to_vec();
             let mut deadline = limit.and_then(Deadline::try_start);
@@ -292,8 +292,8 @@ impl Engine for MemoryEngine {
     ) -> BoxFuture<'_, Result<Vec<ToolResult>, Error>> {
         async move {
             let arguments = json(&calls)?.as_str().to_owned();
-            if let Some(kept) = self.kept("call", &arguments)? {
-                return kept.deserialize_as().map_err(unreadable);
+            if let Some(recorded) = self.recorded("call", &arguments)? {
+                return recorded.deserialize_as().map_err(unreadable);
             }
             let results = try_join_all(calls.into_iter().map(|call| self.call(call))).await?;
             self.keep("call", arguments, json(&results)?);
@@ -305,7 +305,7 @@ impl Engine for MemoryEngine {
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
             let arguments = json(&(from, &entries))?.as_str().to_owned();
-            if self.kept("save", &arguments)?.is_some() {
+            if self.recorded("save", &arguments)?.is_some() {
                 return Ok(());
             }
             {
@@ -326,7 +326,7 @@ impl Engine for MemoryEngine {
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
             let arguments = json(&put_back)?.as_str().to_owned();
-            if self.kept("finish", &arguments)?.is_some() {
+            if self.recorded("finish", &arguments)?.is_some() {
                 return Ok(());
             }
             self.session().finish(&self.run, put_back);

@@ -125,8 +125,8 @@ fn the_alternate_format_shows_the_whole_chain_without_repetition() {
         format!("{outer:#}"),
         "the book was not kept: while writing page 3: the disk is full"
     );
-    let said = Error::new(ErrorKind::Store, "not kept: while writing page 3").with_source(page);
-    assert_eq!(format!("{said:#}"), "not kept: while writing page 3: the disk is full");
+    let outer = Error::new(ErrorKind::Store, "not kept: while writing page 3").with_source(page);
+    assert_eq!(format!("{outer:#}"), "not kept: while writing page 3: the disk is full");
     // The message ends with that of the deepest source, and the source between adds nothing.
     let root = Error::new(ErrorKind::Connect, "refused");
     let between = Error::new(ErrorKind::Connect, "error sending request").with_source(root);

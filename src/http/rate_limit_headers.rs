@@ -63,7 +63,7 @@ mod tests {
     }
 
     fn header<'a>(headers: &'a [(&str, &'a str)]) -> impl Fn(&str) -> Option<&'a str> {
-        |asked| headers.iter().find(|(name, _)| *name == asked).map(|(_, value)| *value)
+        |wanted| headers.iter().find(|(name, _)| *name == wanted).map(|(_, value)| *value)
     }
 
     #[track_caller]

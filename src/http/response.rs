@@ -131,16 +131,16 @@ impl Response {
 
     /// Reads the body of an error response into `words`, up to a maximum size. If the returned
     /// future is dropped, `words` still contains the bytes received so far.
-    pub(crate) async fn read_error_body(&mut self, words: &mut Vec<u8>) {
+    pub(crate) async fn read_error_body(&mut self, body: &mut Vec<u8>) {
         let mut until = Instant::now() + ERROR_BODY_TIMEOUT;
         // Read errors and timeouts are ignored, because the body is only used in an error message.
-        while words.len() < MAX_DRAIN_BYTES
+        while body.len() < MAX_DRAIN_BYTES
             && let Ok(Ok(Some(piece))) = tokio::time::timeout_at(until, self.body.try_next()).await
         {
-            let room = MAX_DRAIN_BYTES - words.len();
-            words.extend_from_slice(&piece[..piece.len().min(room)]);
-            let whole = words.ends_with(b"}") || words.ends_with(b"]") || words.ends_with(b"\n");
-            if whole && serde_json::from_slice::<IgnoredAny>(words).is_ok() {
+            let capacity = MAX_DRAIN_BYTES - body.len();
+            body.extend_from_slice(&piece[..piece.len().min(capacity)]);
+            let whole = body.ends_with(b"}") || body.ends_with(b"]") || body.ends_with(b"\n");
+            if whole && serde_json::from_slice::<IgnoredAny>(body).is_ok() {
                 until = until.min(Instant::now() + DRAIN_TIMEOUT);
             }
         }

@@ -13,7 +13,7 @@ use crate::turn::{Text, TurnEvent};
 /// the remaining events gives the same result as applying all events.
 #[derive(Debug, Default)]
 pub(super) struct CompactEvents {
-    kept: KeptEvents,
+    stored: KeptEvents,
     /// The lane of the run itself.
     root: Lane,
 }
@@ -41,13 +41,13 @@ impl CompactEvents {
             lane = lane.sub_agent_mut(call_id, name);
             inner = event;
         }
-        lane.observe(&mut self.kept, inner, event);
+        lane.observe(&mut self.stored, inner, event);
     }
 
     /// Returns the remaining events. The returned value shares them with this value, and is not
     /// changed by further events.
     pub(super) fn kept_events(&self) -> KeptEvents {
-        self.kept.clone()
+        self.stored.clone()
     }
 }
 
@@ -63,11 +63,11 @@ impl Lane {
     }
 
     /// Adds an event. `inner` is the event without the wrappers that name the sub-agent.
-    fn observe(&mut self, kept: &mut KeptEvents, inner: &Event, event: &Arc<Event>) {
+    fn observe(&mut self, stored: &mut KeptEvents, inner: &Event, event: &Arc<Event>) {
         match inner {
             Event::Unknown => {}
-            Event::Turn(inner) => self.turn_event(kept, inner, event),
-            Event::Tool(inner) => self.tool_event(kept, inner, event),
+            Event::Turn(inner) => self.turn_event(stored, inner, event),
+            Event::Tool(inner) => self.tool_event(stored, inner, event),
             // If a turn of the same run or sub-agent is still streaming, that turn was cut off, and
             // its events are kept.
             Event::TurnStarted { .. }
@@ -75,73 +75,75 @@ impl Lane {
             | Event::Rewritten { .. }
             | Event::Finished(_) => {
                 self.open_turn.clear();
-                kept.push(Entry::Event(Arc::clone(event)));
+                stored.push(Entry::Event(Arc::clone(event)));
             }
             Event::Continued { .. } | Event::Nested { .. } => {
-                kept.push(Entry::Event(Arc::clone(event)));
+                stored.push(Entry::Event(Arc::clone(event)));
             }
         }
     }
 
-    fn turn_event(&mut self, kept: &mut KeptEvents, inner: &TurnEvent, event: &Arc<Event>) {
+    fn turn_event(&mut self, stored: &mut KeptEvents, inner: &TurnEvent, event: &Arc<Event>) {
         match inner {
-            TurnEvent::TextDelta { index, text } => self.delta(kept, DeltaKey::Text(*index), text),
+            TurnEvent::TextDelta { index, text } => {
+                self.delta(stored, DeltaKey::Text(*index), text)
+            }
             TurnEvent::RefusalDelta { index, text } => {
-                self.delta(kept, DeltaKey::Refusal(*index), text);
+                self.delta(stored, DeltaKey::Refusal(*index), text);
             }
             TurnEvent::ReasoningDelta { index, text, kind } => {
-                self.delta(kept, DeltaKey::Reasoning(*index, *kind), text);
+                self.delta(stored, DeltaKey::Reasoning(*index, *kind), text);
             }
             TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-                self.delta(kept, DeltaKey::Arguments(call_id.clone()), delta);
+                self.delta(stored, DeltaKey::Arguments(call_id.clone()), delta);
             }
             TurnEvent::Retracted { .. } | TurnEvent::TurnComplete { .. } => {
                 for at in std::mem::take(&mut self.open_turn) {
-                    kept.remove(at);
+                    stored.remove(at);
                 }
-                kept.push(Entry::Event(Arc::clone(event)));
+                stored.push(Entry::Event(Arc::clone(event)));
             }
             TurnEvent::UsageUpdate { .. } => {
-                self.remove_from_turn(kept, |entry| {
+                self.remove_from_turn(stored, |entry| {
                     matches!(entry.turn_event(), Some(TurnEvent::UsageUpdate { .. }))
                 });
-                self.push_to_turn(kept, Entry::Event(Arc::clone(event)));
+                self.push_to_turn(stored, Entry::Event(Arc::clone(event)));
             }
             TurnEvent::ToolCallStart { .. }
             | TurnEvent::ToolCallEnd { .. }
             | TurnEvent::Retrying { .. } => {
-                self.push_to_turn(kept, Entry::Event(Arc::clone(event)));
+                self.push_to_turn(stored, Entry::Event(Arc::clone(event)));
             }
         }
     }
 
-    fn tool_event(&mut self, kept: &mut KeptEvents, inner: &ToolEvent, event: &Arc<Event>) {
+    fn tool_event(&mut self, stored: &mut KeptEvents, inner: &ToolEvent, event: &Arc<Event>) {
         if let ToolEvent::Progress { call_id, .. } | ToolEvent::Output(ToolResult { call_id, .. }) =
             inner
             && let Some(at) = self.progress.remove(call_id.as_str())
         {
-            kept.remove(at);
+            stored.remove(at);
         }
         if let ToolEvent::Output(result) = inner {
             // A call's sub-agent has ended when the call has a result.
             self.sub_agents.remove(&result.call_id);
         }
-        let at = kept.push(Entry::Event(Arc::clone(event)));
+        let at = stored.push(Entry::Event(Arc::clone(event)));
         if let ToolEvent::Progress { call_id, .. } = inner {
             self.progress.insert(call_id.clone(), at);
         }
     }
 
-    fn push_to_turn(&mut self, kept: &mut KeptEvents, entry: Entry) {
-        let at = kept.push(entry);
+    fn push_to_turn(&mut self, stored: &mut KeptEvents, entry: Entry) {
+        let at = stored.push(entry);
         self.open_turn.push(at);
     }
 
-    fn remove_from_turn(&mut self, kept: &mut KeptEvents, is_it: impl Fn(&Entry) -> bool) {
+    fn remove_from_turn(&mut self, stored: &mut KeptEvents, is_it: impl Fn(&Entry) -> bool) {
         self.open_turn.retain(|at| {
-            let goes = kept.get(*at).is_some_and(&is_it);
+            let goes = stored.get(*at).is_some_and(&is_it);
             if goes {
-                kept.remove(*at);
+                stored.remove(*at);
             }
             !goes
         });
@@ -149,16 +151,16 @@ impl Lane {
 
     /// Merges a delta into the newest entry of its content block if that entry has the same key.
     /// Otherwise, adds a new entry.
-    fn delta(&mut self, kept: &mut KeptEvents, key: DeltaKey, delta: &Text) {
-        let is_of_block = |at: &u64| kept.get(*at).is_some_and(|entry| entry.is_of_block(&key));
+    fn delta(&mut self, stored: &mut KeptEvents, key: DeltaKey, delta: &Text) {
+        let is_of_block = |at: &u64| stored.get(*at).is_some_and(|entry| entry.is_of_block(&key));
         if let Some(at) = self.open_turn.iter().rev().copied().find(is_of_block)
-            && let Some(Entry::Delta { key: other, text, .. }) = kept.get_mut(at)
+            && let Some(Entry::Delta { key: other, text, .. }) = stored.get_mut(at)
             && *other == key
         {
             text.push_str(delta);
             return;
         }
         let parents = Arc::clone(&self.parents);
-        self.push_to_turn(kept, Entry::Delta { parents, key, text: delta.to_string() });
+        self.push_to_turn(stored, Entry::Delta { parents, key, text: delta.to_string() });
     }
 }

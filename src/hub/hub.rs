@@ -289,16 +289,16 @@ impl Hub {
 
     /// Returns statistics about this hub, such as the number of runs, readers and log entries.
     pub fn stats(&self) -> HubStats {
-        let places = self.0.registry.runs();
+        let entries = self.0.registry.runs();
         let log = self.0.settings.log.stats();
         HubStats {
-            runs: places.iter().filter(|place| !place.has_ended()).count(),
-            readers: places.iter().map(|place| place.reader_count()).sum(),
+            runs: entries.iter().filter(|place| !place.has_ended()).count(),
+            readers: entries.iter().map(|place| place.reader_count()).sum(),
             entries: log.entries,
             fullest_log: log.fullest,
             capacity: self.0.settings.capacity,
             cut_readers: log.cut_readers,
-            oldest_reader: places.iter().filter_map(|place| place.oldest_reader()).max(),
+            oldest_reader: entries.iter().filter_map(|place| place.oldest_reader()).max(),
         }
     }
 

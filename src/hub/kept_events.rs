@@ -94,25 +94,25 @@ impl KeptEvents {
 /// A list of events, which is built from the kept entries when it is first read.
 #[derive(Clone, Default)]
 pub(super) struct EventList {
-    kept: KeptEvents,
+    stored: KeptEvents,
     list: OnceLock<Vec<Arc<Event>>>,
 }
 
 impl EventList {
     pub(super) fn as_slice(&self) -> &[Arc<Event>] {
-        self.list.get_or_init(|| self.kept.iter().map(Entry::to_event).collect())
+        self.list.get_or_init(|| self.stored.iter().map(Entry::to_event).collect())
     }
 }
 
 impl From<KeptEvents> for EventList {
-    fn from(kept: KeptEvents) -> Self {
-        Self { kept, list: OnceLock::new() }
+    fn from(stored: KeptEvents) -> Self {
+        Self { stored, list: OnceLock::new() }
     }
 }
 
 impl From<Vec<Arc<Event>>> for EventList {
     fn from(events: Vec<Arc<Event>>) -> Self {
-        Self { kept: KeptEvents::default(), list: events.into() }
+        Self { stored: KeptEvents::default(), list: events.into() }
     }
 }
 

@@ -277,9 +277,9 @@ impl SettlePlan {
 pub(crate) fn unused_call_id(id: &str, last: &mut usize, in_use: impl Fn(&str) -> bool) -> String {
     loop {
         *last += 1;
-        let candidate = format!("{id}_dup{last}");
-        if !in_use(&candidate) {
-            return candidate;
+        let new_id = format!("{id}_dup{last}");
+        if !in_use(&new_id) {
+            return new_id;
         }
     }
 }

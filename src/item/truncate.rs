@@ -85,9 +85,9 @@ impl Truncation {
             None => format!("\n[{bytes} bytes were left out here]\n"),
         };
         // The marker is longest when it states the full length.
-        let room = max_bytes.saturating_sub(marker(text.len()).len());
-        let tail = room / 2;
-        let from = text.floor_char_boundary(room - tail);
+        let capacity = max_bytes.saturating_sub(marker(text.len()).len());
+        let tail = capacity / 2;
+        let from = text.floor_char_boundary(capacity - tail);
         let to = text.ceil_char_boundary(text.len() - tail);
         Self { from, to, marker: marker(to - from) }
     }
@@ -104,19 +104,19 @@ impl Truncation {
 
     fn apply_to_parts(&self, parts: &[Part]) -> Vec<Part> {
         let mut start = 0;
-        let mut kept = Vec::with_capacity(parts.len());
+        let mut truncated = Vec::with_capacity(parts.len());
         for part in parts {
             match part {
                 Part::Text { text } => {
                     let left = self.apply(text, start);
                     start += text.len();
                     if !left.is_empty() {
-                        kept.push(Part::Text { text: left });
+                        truncated.push(Part::Text { text: left });
                     }
                 }
-                Part::Image(_) | Part::File(_) => kept.push(part.clone()),
+                Part::Image(_) | Part::File(_) => truncated.push(part.clone()),
             }
         }
-        kept
+        truncated
     }
 }

@@ -118,8 +118,8 @@ mod tests {
     struct LimitedSink(Arc<Mutex<(usize, Vec<String>)>>);
 
     impl LimitedSink {
-        fn new(room: usize) -> (LineWriter<String>, Self) {
-            let this = Self(Arc::new(Mutex::new((room, Vec::new()))));
+        fn new(sink: usize) -> (LineWriter<String>, Self) {
+            let this = Self(Arc::new(Mutex::new((sink, Vec::new()))));
             (LineWriter::new(this.clone(), |error| error.to_string()), this)
         }
 
@@ -130,11 +130,11 @@ mod tests {
 
     impl Write for LimitedSink {
         fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-            let (room, writes) = &mut *self.0.lock().unwrap();
-            let Some(left) = room.checked_sub(bytes.len()) else {
+            let (sink, writes) = &mut *self.0.lock().unwrap();
+            let Some(left) = sink.checked_sub(bytes.len()) else {
                 return Err(io::Error::other("the disk is full"));
             };
-            *room = left;
+            *sink = left;
             writes.push(String::from_utf8_lossy(bytes).into_owned());
             Ok(bytes.len())
         }
@@ -146,21 +146,21 @@ mod tests {
 
     #[test]
     fn lines_are_buffered_up_to_a_number_of_bytes() {
-        let (mut lines, room) = LimitedSink::new(usize::MAX);
+        let (mut lines, sink) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append_json(Ok("[2]".to_owned()));
-        assert!(room.writes().is_empty());
+        assert!(sink.writes().is_empty());
         lines.write();
         lines.write();
-        assert_eq!(room.writes(), ["1\n[2]\n"]);
+        assert_eq!(sink.writes(), ["1\n[2]\n"]);
         let long = "x".repeat(MAX_BUFFERED_BYTES);
         lines.append(&long);
-        assert_eq!(room.writes()[1..], [format!("\"{long}\"\n")]);
+        assert_eq!(sink.writes()[1..], [format!("\"{long}\"\n")]);
     }
 
     #[test]
     fn after_the_first_failure_nothing_is_written() {
-        let (mut lines, room) = LimitedSink::new(3);
+        let (mut lines, sink) = LimitedSink::new(3);
         lines.append(&1);
         lines.write();
         lines.append(&22);
@@ -171,18 +171,18 @@ mod tests {
             lines.append_json(Ok(String::new()));
             lines.flush();
         }
-        assert_eq!(room.writes(), ["1\n"]);
+        assert_eq!(sink.writes(), ["1\n"]);
     }
 
     #[test]
     fn an_unserializable_value_is_a_failure_and_earlier_lines_are_written() {
-        let (mut lines, room) = LimitedSink::new(usize::MAX);
+        let (mut lines, sink) = LimitedSink::new(usize::MAX);
         lines.append(&1);
         lines.append(&std::collections::HashMap::from([([1], 1)]));
         lines.append(&2);
         lines.flush();
         assert!(lines.failure().is_some_and(|it| it.contains("key must be a string")));
-        assert_eq!(room.writes(), ["1\n"]);
+        assert_eq!(sink.writes(), ["1\n"]);
     }
 
     #[test]

@@ -232,8 +232,8 @@ mod tests {
         let calls = Arc::<ActiveCalls>::default();
         let guard = calls.register("1".to_owned(), "1".to_owned());
         for _ in 0..4 * MAX_WAITING_QUESTIONS {
-            let (asked, answered) = question();
-            assert!(calls.on_question(Some("1"), asked).is_ok());
+            let (question, answered) = question();
+            assert!(calls.on_question(Some("1"), question).is_ok());
             drop(answered);
         }
         assert_eq!(lock_ignoring_poison(&guard.call.state).questions.len(), 1);
@@ -249,8 +249,8 @@ mod tests {
         for id in [None, Some("2")] {
             let calls = Arc::new(ActiveCalls::default());
             let sending = [calls.begin_sending(), calls.begin_sending()];
-            let (asked, mut answered) = question();
-            assert!(calls.on_question(id, asked).is_ok());
+            let (question, mut answered) = question();
+            assert!(calls.on_question(id, question).is_ok());
             let other = id.map(|_| calls.register("1".to_owned(), "1".to_owned()));
             assert!(other.is_none_or(|other| !arrived(&other)), "it is not of this call");
             let call = calls.register("2".to_owned(), "2".to_owned());
@@ -265,8 +265,8 @@ mod tests {
         let calls = Arc::new(ActiveCalls::default());
         assert!(calls.on_question(None, question().0).is_err());
         let (first, second) = (calls.begin_sending(), calls.begin_sending());
-        let (asked, mut answered) = question();
-        assert!(calls.on_question(Some("1"), asked).is_ok());
+        let (question, mut answered) = question();
+        assert!(calls.on_question(Some("1"), question).is_ok());
         drop(first);
         assert_eq!(answered.try_recv(), Err(oneshot::error::TryRecvError::Empty));
         drop(second);

@@ -73,8 +73,8 @@ pub(super) fn call_tool(
                     continue;
                 };
                 questions_left = left;
-                let asked = Asked::new(&shared, &question.method, &question.params, cx.as_ref());
-                let mut answering = asked.stream();
+                let asking = Asked::new(&shared, &question.method, &question.params, cx.as_ref());
+                let mut answering = asking.stream();
                 while let Some(update) =
                     next_answering(&mut answering, &mut question.answer, &mut pending).await
                 {
@@ -136,8 +136,8 @@ pub(super) fn call_tool(
             let mut answers = Map::new();
             for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
                 let method = request["method"].as_str().unwrap_or_default();
-                let asked = Asked::new(&shared, method, &request["params"], cx.as_ref());
-                let mut answering = asked.stream();
+                let asking = Asked::new(&shared, method, &request["params"], cx.as_ref());
+                let mut answering = asking.stream();
                 while let Some(update) = answering.next().await {
                     match update {
                         Answering::Event(event) => yield event,

@@ -79,10 +79,10 @@ impl ServerProcess {
         let (stop, stopped) = oneshot::channel();
         let (exiting, exited) = watch::channel(());
         let (ending, ended) = watch::channel(());
-        let (closing, kept) = (limits.close, Arc::clone(&report));
+        let (closing, stderr) = (limits.close, Arc::clone(&report));
         let guard = GroupGuard(group);
         tokio::spawn(async move {
-            watch_over(child, guard, stopped, exiting, closing, &kept).await;
+            watch_over(child, guard, stopped, exiting, closing, &stderr).await;
             drop(ending);
         });
         let stop = Mutex::new(Some(stop));
@@ -120,8 +120,8 @@ impl ServerProcess {
 impl ProcessReport {
     /// Returns the end of the process's standard error output.
     pub(super) fn stderr(&self) -> String {
-        let mut kept = lock_ignoring_poison(&self.stderr);
-        String::from_utf8_lossy(kept.make_contiguous()).into_owned()
+        let mut stderr = lock_ignoring_poison(&self.stderr);
+        String::from_utf8_lossy(stderr.make_contiguous()).into_owned()
     }
 
     /// Returns the process's exit status and last output, for use in a message. Returns an empty
@@ -187,10 +187,10 @@ async fn keep_newest_bytes(
 ) {
     let mut chunk = vec![0; 4096];
     while let Ok(len @ 1..) = stderr.read(&mut chunk).await {
-        let mut kept = lock_ignoring_poison(&report.stderr);
-        kept.extend(&chunk[..len]);
-        let surplus = kept.len().saturating_sub(max_bytes);
-        kept.drain(..surplus);
+        let mut stderr = lock_ignoring_poison(&report.stderr);
+        stderr.extend(&chunk[..len]);
+        let surplus = stderr.len().saturating_sub(max_bytes);
+        stderr.drain(..surplus);
     }
 }
 

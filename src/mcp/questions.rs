@@ -99,8 +99,8 @@ impl Answerers {
         let message = text("message").unwrap_or_default();
         let elicitation = Elicitation { server: server.to_owned(), message, form };
         async move {
-            let asked = async move { Ok(hook(elicitation).await) };
-            let answer = panic_to_error_async("the hook for questions", asked).await;
+            let question = async move { Ok(hook(elicitation).await) };
+            let answer = panic_to_error_async("the hook for questions", question).await;
             answer_of(match answer.unwrap_or(ElicitationAnswer::Decline) {
                 ElicitationAnswer::Accept(content) => {
                     ElicitationAnswer::Accept(with_defaults(content, &schema))
@@ -219,8 +219,8 @@ mod tests {
 
     #[test]
     fn an_accepted_answer_gets_defaults_for_omitted_fields() {
-        let hook: Arc<ElicitationFn> = Arc::new(|asked| {
-            assert_eq!((asked.server.as_str(), asked.message.as_str()), ("s", "Who?"));
+        let hook: Arc<ElicitationFn> = Arc::new(|question| {
+            assert_eq!((question.server.as_str(), question.message.as_str()), ("s", "Who?"));
             futures::future::ready(ElicitationAnswer::Accept(json!({ "name": "Ada" }))).boxed()
         });
         let answerers = Answerers { elicitation: Some(hook), ..Answerers::default() };

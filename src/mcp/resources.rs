@@ -162,17 +162,17 @@ impl Client {
         params: &Map<String, Value>,
     ) -> Result<Value, Error> {
         let shared = self.shared();
-        let mut asked = params.clone();
+        let mut sent_params = params.clone();
         let mut questions_left = shared.settings.limits.input_rounds;
         loop {
-            let result = connection.request(method, Value::Object(asked)).await?;
+            let result = connection.request(method, Value::Object(sent_params)).await?;
             if result["resultType"] != "input_required" {
                 return Ok(result);
             }
             let Some(left) = questions_left.checked_sub(question_count(&result)) else { break };
             questions_left = left;
             let Some(answers) = answer_questions(shared, &result).await else { break };
-            asked = repeated(params.clone(), &result, answers);
+            sent_params = repeated(params.clone(), &result, answers);
         }
         let message =
             format!("the MCP server `{}` asks for more input than it is given", self.name());

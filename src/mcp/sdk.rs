@@ -871,7 +871,7 @@ impl Handler {
                 ErrorData::new(ErrorCode::INVALID_REQUEST, "the client has declined", None)
             })
         };
-        let Some(asked) = self.requests.begin_asking(&key(&context.id)) else {
+        let Some(asking) = self.requests.begin_asking(&key(&context.id)) else {
             return declined();
         };
         if self.calls.on_question(request_id.as_deref(), question).is_err() {
@@ -879,7 +879,7 @@ impl Handler {
         }
         tokio::select! {
             answer = answered => answer.or_else(|_| declined()),
-            () = asked.withdrawn() => declined(),
+            () = asking.withdrawn() => declined(),
             () = context.ct.cancelled() => declined(),
         }
     }

@@ -152,13 +152,10 @@ where
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
         let (model, ask) = (Arc::clone(&self.model), Arc::clone(&self.make_turn));
-        let asked = request.model.clone().map_or(model, Arc::from);
+        let model = request.model.clone().map_or(model, Arc::from);
         let pieces = futures::stream::once(async move { ask(request) });
         let pieces = futures::StreamExt::flatten(pieces);
-        seal(
-            turn,
-            PieceTurn { stream: pieces, model: asked, index: 0, call_count: 0, open_block: None },
-        )
+        seal(turn, PieceTurn { stream: pieces, model, index: 0, call_count: 0, open_block: None })
     }
 
     fn model(&self) -> &str {

@@ -18,13 +18,13 @@ use crate::provider::failure::protocol_error;
 /// overflow `f64`. A value that is not an object is treated as an empty object.
 pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
     data: &'a str,
-    room: &'a mut String,
+    scratch: &'a mut String,
 ) -> Result<T, serde_json::Error> {
     match serde_json::from_str(data) {
         Ok(read) => Ok(read),
         Err(error) => {
-            *room = repair_json(data).ok_or(error)?;
-            serde_json::from_str(room)
+            *scratch = repair_json(data).ok_or(error)?;
+            serde_json::from_str(scratch)
         }
     }
 }
@@ -34,11 +34,11 @@ pub(super) fn read_lenient<'a, T: Deserialize<'a>>(
 pub(super) fn read_lenient_unless_contains<'a, T: Deserialize<'a>>(
     word: &str,
     data: &'a str,
-    room: &'a mut String,
+    scratch: &'a mut String,
 ) -> Result<T, serde_json::Error> {
     match serde_json::from_str(data) {
         Err(error) if data.contains(word) => Err(error),
-        Err(_) => read_lenient(data, room),
+        Err(_) => read_lenient(data, scratch),
         read => read,
     }
 }
@@ -60,9 +60,9 @@ pub(super) fn read_object<'a, T: Deserialize<'a>>(raw: &'a RawValue) -> Option<T
 pub(super) fn read_frame<'a, T: Deserialize<'a>>(
     what: &str,
     data: &'a str,
-    room: &'a mut String,
+    scratch: &'a mut String,
 ) -> Result<T, Error> {
-    read_lenient(data, room)
+    read_lenient(data, scratch)
         .map_err(|error| protocol_error(format!("{what} is not JSON: {error}")).with_source(error))
 }
 

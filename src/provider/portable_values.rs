@@ -49,8 +49,8 @@ pub(super) fn wire_id(id: &str, longest: usize) -> Cow<'_, str> {
         return Cow::Borrowed(id);
     }
     let hash = fnv1a_64(id.bytes());
-    let kept: String = id.bytes().filter(|b| is_id_byte(*b)).take(23).map(char::from).collect();
-    Cow::Owned(format!("{kept}_{hash:016x}"))
+    let prefix: String = id.bytes().filter(|b| is_id_byte(*b)).take(23).map(char::from).collect();
+    Cow::Owned(format!("{prefix}_{hash:016x}"))
 }
 
 /// Returns the id under which `provider` itself issued a call. Returns `None` if another provider

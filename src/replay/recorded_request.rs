@@ -59,7 +59,7 @@ pub(super) struct RequestComparison {
 
 impl Default for RecordedRequest {
     fn default() -> Self {
-        Self::new(&Request::new(History::from_id("")))
+        Self::new(&Request::new(History::empty("")))
     }
 }
 
@@ -237,7 +237,7 @@ mod tests {
     fn the_order_of_json_keys_is_not_a_difference() {
         let request = |schema: &str| {
             let schema: Value = serde_json::from_str(schema).unwrap();
-            let mut request = Request::new(History::from_id("h"));
+            let mut request = Request::new(History::empty("h"));
             request.tools = [ToolSpec::new("f", "d", schema.clone())].into();
             let name = "f".to_owned();
             request.options.output = Output::Schema(OutputSchema { name, schema: schema.clone() });
@@ -288,7 +288,7 @@ mod tests {
     fn items_written(requests: usize, next: impl Fn(&mut History, usize)) -> usize {
         let (mut written, mut read) = (RecordedRequest::default(), RecordedRequest::default());
         let mut comparison = RequestComparison::default();
-        let mut history = History::from_id("h");
+        let mut history = History::empty("h");
         let mut items = 0;
         for n in 0..requests {
             next(&mut history, n);

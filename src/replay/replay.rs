@@ -123,12 +123,12 @@ impl Replay {
 
     /// Removes and returns the recorded turn that matches a request.
     fn take_turn(&self, request: &Request) -> Result<ReplayedTurn, Error> {
-        let asked = RecordedRequest::new(request).masked(&self.masker).map_err(parse_error)?;
+        let sent = RecordedRequest::new(request).masked(&self.masker).map_err(parse_error)?;
         let mut turns = lock_ignoring_poison(&self.turns);
         let mut first = None;
         for at in 0..turns.len() {
             let RecordedTurn { number, request, .. } = &turns[at];
-            match asked.first_difference(request, 0) {
+            match sent.first_difference(request, 0) {
                 None => return Ok(turns.remove(at).replayed_turn),
                 Some(difference) => drop(first.get_or_insert((*number, difference))),
             }

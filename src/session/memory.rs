@@ -97,11 +97,11 @@ impl BlockingStore for SharedSessions {
         if entries.is_empty() {
             return Ok(found);
         }
-        let kept =
+        let stored =
             sessions.entry(id.to_owned()).or_insert_with(|| StoredSession::new(None, updated));
-        kept.own_entries.extend(entries);
-        kept.updated_at = updated;
-        Ok(kept.version())
+        stored.own_entries.extend(entries);
+        stored.updated_at = updated;
+        Ok(stored.version())
     }
 
     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
@@ -116,14 +116,14 @@ impl BlockingStore for SharedSessions {
         // ending with the earliest.
         let mut parts = Vec::new();
         while let Some((id, until)) = next {
-            let Some(kept) = sessions.get(id) else { return Ok(None) };
-            let inherited = kept.inherited_entry_count();
+            let Some(stored) = sessions.get(id) else { return Ok(None) };
+            let inherited = stored.inherited_entry_count();
             let own = |number: u64| {
                 let at = usize::try_from(number.saturating_sub(inherited)).unwrap_or(usize::MAX);
-                at.min(kept.own_entries.len())
+                at.min(stored.own_entries.len())
             };
-            parts.push(&kept.own_entries[own(from)..own(until).max(own(from))]);
-            let parent = kept.fork_origin.as_ref().filter(|_| from < inherited);
+            parts.push(&stored.own_entries[own(from)..own(until).max(own(from))]);
+            let parent = stored.fork_origin.as_ref().filter(|_| from < inherited);
             next = parent.map(|fork| (fork.id.as_str(), fork.at.min(until)));
         }
         Ok(Some(parts.into_iter().rev().flatten().cloned().collect()))
@@ -147,10 +147,10 @@ impl BlockingStore for SharedSessions {
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         let mut sessions = self.lock_sessions();
         let is_fork =
-            |kept: &StoredSession| kept.fork_origin.as_ref().is_some_and(|fork| fork.id == id);
+            |stored: &StoredSession| stored.fork_origin.as_ref().is_some_and(|fork| fork.id == id);
         ensure_has_no_forks(
             id,
-            sessions.iter().find(|(_, kept)| is_fork(kept)).map(|(fork, _)| fork),
+            sessions.iter().find(|(_, stored)| is_fork(stored)).map(|(fork, _)| fork),
         )?;
         Ok(sessions.remove(id).is_some())
     }
@@ -168,11 +168,11 @@ impl BlockingStore for SharedSessions {
 }
 
 fn session_infos(sessions: &HashMap<String, StoredSession>) -> Vec<SessionInfo> {
-    let listed = |(id, kept): (&String, &StoredSession)| SessionInfo {
+    let listed = |(id, stored): (&String, &StoredSession)| SessionInfo {
         id: id.clone(),
-        version: kept.version(),
-        origin: kept.fork_origin.clone(),
-        updated_at: kept.updated_at,
+        version: stored.version(),
+        origin: stored.fork_origin.clone(),
+        updated_at: stored.updated_at,
         read_error: None,
     };
     let mut listed: Vec<SessionInfo> = sessions.iter().map(listed).collect();

@@ -172,9 +172,9 @@ impl Session {
             true => agent.run_from(history, input),
             false => {
                 let open: Vec<String> = reruns.keys().cloned().collect();
-                let judged = |(call, verdict)| Some((call, verdict?));
+                let answered = |(call, verdict)| Some((call, verdict?));
                 let verdicts =
-                    ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(judged));
+                    ResumeVerdicts::for_own_calls(reruns.into_values().filter_map(answered));
                 let run = agent.resume_with_checked_verdicts(history, verdicts);
                 for call_id in &open {
                     run.journal().set_may_have_started(call_id, true);
@@ -214,10 +214,10 @@ impl Session {
         };
         let is_own = |call: &ToolCall| foreign.iter().all(|other| other.call_id != call.call_id);
         let rerun = |call: ToolCall| {
-            let (judged, verdict) = given.remove(&call.call_id).unzip();
+            let (answered, verdict) = given.remove(&call.call_id).unzip();
             let has_result = matches!(verdict, Some(Verdict::Output(_)));
             (has_result || is_idempotent(&call) && is_own(&call))
-                .then(|| (call.call_id.clone(), (judged.unwrap_or_else(|| call.into()), verdict)))
+                .then(|| (call.call_id.clone(), (answered.unwrap_or_else(|| call.into()), verdict)))
         };
         let reruns = open.into_iter().filter_map(rerun).collect();
         OpenCallPlan { reruns, ..OpenCallPlan::default() }

@@ -124,7 +124,7 @@ impl Session {
 
     pub(super) fn from_parts(store: Arc<dyn Store>, restored: EntryFold, version: u64) -> Self {
         let id = restored.history().id().into();
-        let cell = SessionCache {
+        let cache = SessionCache {
             version,
             fold: restored,
             last_entry: None,
@@ -132,7 +132,7 @@ impl Session {
             change_count: 0,
             last_epoch: 0,
         };
-        Self { store, id, cache: Arc::new(Mutex::new(cell)) }
+        Self { store, id, cache: Arc::new(Mutex::new(cache)) }
     }
 
     /// Returns the session's id.
@@ -210,19 +210,22 @@ impl Session {
     /// Returns the cached version of the session, and the cached fold of the entries up to this
     /// version.
     pub(super) fn cached_fold(&self) -> (u64, EntryFold) {
-        let cell = self.lock_cache();
-        (cell.version, cell.fold.clone())
+        let cache = self.lock_cache();
+        (cache.version, cache.fold.clone())
     }
 
     async fn refresh_cache(&self) -> Result<(), Error> {
         let (changes, mut from, mut restored, mut last) = {
-            let cell = self.lock_cache();
-            match cell.state {
-                CacheState::Current | CacheState::Stale => {
-                    (cell.change_count, cell.version, cell.fold.clone(), cell.last_entry.clone())
-                }
+            let cache = self.lock_cache();
+            match cache.state {
+                CacheState::Current | CacheState::Stale => (
+                    cache.change_count,
+                    cache.version,
+                    cache.fold.clone(),
+                    cache.last_entry.clone(),
+                ),
                 CacheState::Invalid => {
-                    (cell.change_count, 0, EntryFold::new(Arc::clone(&self.id)), None)
+                    (cache.change_count, 0, EntryFold::new(Arc::clone(&self.id)), None)
                 }
             }
         };
@@ -243,13 +246,13 @@ impl Session {
         let version = from + entries.len() as u64;
         last = entries.last().cloned().or(last);
         restored.extend(entries);
-        let mut cell = self.lock_cache();
-        if cell.change_count == changes {
-            cell.update(version, restored, last);
-        } else if cell.state != CacheState::Invalid && cell.version < version {
+        let mut cache = self.lock_cache();
+        if cache.change_count == changes {
+            cache.update(version, restored, last);
+        } else if cache.state != CacheState::Invalid && cache.version < version {
             // An append completed or failed while the entries were being read, so `state` stays
             // unchanged.
-            (cell.version, cell.fold, cell.last_entry) = (version, restored, last);
+            (cache.version, cache.fold, cache.last_entry) = (version, restored, last);
         }
         Ok(())
     }
@@ -321,11 +324,11 @@ impl Session {
                 }
             };
             doubting.disarm();
-            let mut cell = session.lock_cache();
-            if cell.version <= version {
-                cell.update(version, restored, last);
+            let mut cache = session.lock_cache();
+            if cache.version <= version {
+                cache.update(version, restored, last);
             }
-            drop(cell);
+            drop(cache);
             Ok(version)
         }
         .boxed()

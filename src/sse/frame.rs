@@ -195,12 +195,12 @@ fn is_comment_line(line: &[u8]) -> bool {
 
 /// Borrows `bytes` as a string. If the bytes are not valid UTF-8, a repaired copy is stored in
 /// `room`.
-fn text<'a>(bytes: &'a [u8], room: &'a mut String) -> &'a str {
-    str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, room))
+fn text<'a>(bytes: &'a [u8], scratch: &'a mut String) -> &'a str {
+    str::from_utf8(bytes).unwrap_or_else(|_| replace_invalid_utf8(bytes, scratch))
 }
 
 #[cold]
-fn replace_invalid_utf8<'a>(bytes: &[u8], room: &'a mut String) -> &'a str {
-    *room = String::from_utf8_lossy(bytes).into_owned();
-    room
+fn replace_invalid_utf8<'a>(bytes: &[u8], scratch: &'a mut String) -> &'a str {
+    *scratch = String::from_utf8_lossy(bytes).into_owned();
+    scratch
 }

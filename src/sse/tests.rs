@@ -9,7 +9,7 @@ use crate::sse::{FrameReader, FrameTooLarge, write_frame};
 pub(super) struct Work {
     searched: usize,
     copied: usize,
-    asked: usize,
+    reads: usize,
 }
 
 impl Work {
@@ -22,7 +22,7 @@ impl Work {
     }
 
     pub(super) fn ask(&mut self) {
-        self.asked += 1;
+        self.reads += 1;
     }
 }
 
@@ -224,7 +224,7 @@ fn only_frames_outside_the_fast_path_are_inspected() {
     for step in 1..=body.len() {
         let mut reader = FrameReader::new();
         assert_eq!(read(&mut reader, body.chunks(step)).len(), 4);
-        assert_eq!(reader.work_counters.asked, 1);
+        assert_eq!(reader.work_counters.reads, 1);
     }
 }
 
@@ -236,7 +236,7 @@ fn comments_are_skipped_without_copying() {
     for step in 1..=whole.len() {
         let mut reader = FrameReader::new();
         assert_eq!(read(&mut reader, whole.as_bytes().chunks(step)).len(), 2);
-        assert_eq!(reader.work_counters.asked, 0, "{step}");
+        assert_eq!(reader.work_counters.reads, 0, "{step}");
         assert!(step < whole.len() || reader.work_counters.copied == 0);
     }
 }

@@ -36,9 +36,9 @@ where
     B: Stream,
     B::Item: IntoStep<State = S>,
 {
-    let cell =
+    let shared_state =
         StateCell(Arc::new(Mutex::new(CellContents { state: state.clone(), end_reason: None })));
-    (LoopStream::with_observer(state, body, cell.clone()), cell)
+    (LoopStream::with_observer(state, body, shared_state.clone()), shared_state)
 }
 
 /// The stream returned by the [`loop_with_state`] function.

@@ -153,17 +153,18 @@ impl Answer {
     /// Converts the answer into a response, and records its signatures in `signatures`.
     pub(super) fn into_response(
         self,
-        asked: &ReceivedRequest,
+        request: &ReceivedRequest,
         signatures: &mut Signatures,
     ) -> HttpResponse {
         let mut encoded = match self.content {
             ResponseContent::Reply(reply) => {
-                match scripted_stream::script_to_body_steps(reply.into_steps(), asked, signatures) {
-                    Ok(steps) => stream(steps, asked),
-                    Err(what) => error_response::server_error(asked.wire, &what),
+                match scripted_stream::script_to_body_steps(reply.into_steps(), request, signatures)
+                {
+                    Ok(steps) => stream(steps, request),
+                    Err(what) => error_response::server_error(request.wire, &what),
                 }
             }
-            ResponseContent::Error(error) => error_response::error_response(asked.wire, &error),
+            ResponseContent::Error(error) => error_response::error_response(request.wire, &error),
             ResponseContent::Raw { content_type, body } => {
                 StreamResponse::new(200, &content_type, ResponseBody::Raw(body))
             }
@@ -177,7 +178,7 @@ impl Answer {
         HttpResponse {
             status: self.status.unwrap_or(encoded.status),
             headers: encoded.headers,
-            body: inject(encoded.body, &self.faults, asked.wire),
+            body: inject(encoded.body, &self.faults, request.wire),
         }
     }
 
@@ -192,11 +193,11 @@ impl Answer {
     }
 }
 
-fn stream(steps: Vec<BodyStep>, asked: &ReceivedRequest) -> StreamResponse {
-    let server = asked.wire.server_wire();
-    let format = (server.format)(&asked.http.path);
+fn stream(steps: Vec<BodyStep>, request: &ReceivedRequest) -> StreamResponse {
+    let server = request.wire.server_wire();
+    let format = (server.format)(&request.http.path);
     StreamResponse::new(200, format.content_type, ResponseBody::Stream(steps, format))
-        .with_request_id(server, &format!("req_{:04}", asked.index))
+        .with_request_id(server, &format!("req_{:04}", request.index))
 }
 
 impl Reply {

@@ -151,15 +151,15 @@ fn truncate_after_frames(steps: &mut Vec<BodyStep>, n: usize) {
 
 /// Returns the number of frames in the first `bytes` bytes, including a partial last frame.
 fn count_events_within(steps: &[BodyStep], bytes: usize, format: FrameFormat) -> usize {
-    let mut room = bytes;
+    let mut remaining = bytes;
     let frames = steps.iter().filter_map(|step| match step {
         BodyStep::Frame(frame) => Some(format.encode_frame(frame, 1).len()),
         BodyStep::Noise(_) | BodyStep::Part(_) => None,
     });
     frames
         .take_while(|length| {
-            let fits = room > 0;
-            room = room.saturating_sub(*length);
+            let fits = remaining > 0;
+            remaining = remaining.saturating_sub(*length);
             fits
         })
         .count()
@@ -214,24 +214,24 @@ fn compress(parts: Vec<BodyPart>) -> Vec<BodyPart> {
 
 /// Truncates the parts after their first `n` bytes, and appends `end`.
 fn truncate_at(parts: Vec<BodyPart>, n: usize, end: Option<BodyPart>) -> Vec<BodyPart> {
-    let mut kept = Vec::new();
-    let mut room = n;
+    let mut result = Vec::new();
+    let mut remaining = n;
     for part in parts {
         match part {
             BodyPart::Bytes(mut bytes) => {
-                let whole = bytes.len() <= room;
-                bytes.truncate(room);
-                room -= bytes.len();
-                kept.push(BodyPart::Bytes(bytes));
+                let whole = bytes.len() <= remaining;
+                bytes.truncate(remaining);
+                remaining -= bytes.len();
+                result.push(BodyPart::Bytes(bytes));
                 if !whole {
                     break;
                 }
             }
-            part => kept.push(part),
+            part => result.push(part),
         }
     }
-    kept.extend(end);
-    kept
+    result.extend(end);
+    result
 }
 
 /// Splits consecutive bytes into chunks, regardless of frame boundaries.

@@ -84,7 +84,7 @@ impl ModelServer {
     pub async fn start<A: Into<Answer>>(
         script: impl Fn(&ReceivedRequest) -> A + Send + Sync + 'static,
     ) -> std::io::Result<Self> {
-        Self::start_for_wire(None, move |asked| script(asked).into()).await
+        Self::start_for_wire(None, move |request| script(request).into()).await
     }
 
     /// Disables the checks on requests, so that the server accepts any request whose body is a JSON
@@ -154,7 +154,7 @@ macro_rules! servers_of_one_wire {
             pub async fn $name<A: Into<Answer>>(
                 script: impl Fn(&Value, usize) -> A + Send + Sync + 'static,
             ) -> std::io::Result<Self> {
-                let script = move |asked: &ReceivedRequest| script(&asked.body, asked.index).into();
+                let script = move |request: &ReceivedRequest| script(&request.body, request.index).into();
                 Self::start_for_wire(Some(Wire::$wire), script).await
             }
         )*}
@@ -186,47 +186,48 @@ impl ServerState {
             return Answer::from(error)
                 .into_response(&ReceivedRequest::for_wire(wire), &mut Signatures::default());
         };
-        let mut asked = match ReceivedRequest::parse(wire, request) {
-            Ok(asked) => asked,
+        let mut request = match ReceivedRequest::parse(wire, request) {
+            Ok(request) => request,
             Err(what) => {
                 return self.error_response(&ReceivedRequest::for_wire(wire), vec![what]);
             }
         };
         if !self.lenient.load(Ordering::Relaxed) {
-            let violations = self.check_request(&asked);
+            let violations = self.check_request(&request);
             if !violations.is_empty() {
-                return self.error_response(&asked, violations);
+                return self.error_response(&request, violations);
             }
         }
-        asked.index = self.received_count.fetch_add(1, Ordering::Relaxed);
-        let answer = script(&asked).with_faults(&lock_ignoring_poison(&self.faults));
-        answer.into_response(&asked, &mut lock_ignoring_poison(&self.signatures))
+        request.index = self.received_count.fetch_add(1, Ordering::Relaxed);
+        let answer = script(&request).with_faults(&lock_ignoring_poison(&self.faults));
+        answer.into_response(&request, &mut lock_ignoring_poison(&self.signatures))
     }
 
-    fn check_request(&self, asked: &ReceivedRequest) -> Vec<String> {
-        let vendor = asked.wire.profile();
-        let mut violations = (vendor.lint)(&asked.model, &asked.body);
-        if let Some(name) = vendor.required_header.filter(|name| asked.http.header(name).is_none())
+    fn check_request(&self, request: &ReceivedRequest) -> Vec<String> {
+        let vendor = request.wire.profile();
+        let mut violations = (vendor.lint)(&request.model, &request.body);
+        if let Some(name) =
+            vendor.required_header.filter(|name| request.http.header(name).is_none())
         {
             violations.push(format!("{name}: header is required"));
         }
         // Vendors answer a request that does not ask for a stream with a single document, but this
         // server only streams.
-        if !(vendor.server_wire.wants_stream)(&asked.body) {
+        if !(vendor.server_wire.wants_stream)(&request.body) {
             violations.push("this server only streams, and `stream` is not true".to_owned());
         }
         violations.extend((vendor.check_signatures)(
             &lock_ignoring_poison(&self.signatures),
-            &asked.body,
+            &request.body,
         ));
         violations
     }
 
-    fn error_response(&self, asked: &ReceivedRequest, violations: Vec<String>) -> HttpResponse {
+    fn error_response(&self, request: &ReceivedRequest, violations: Vec<String>) -> HttpResponse {
         let message = violations.join("; ");
         lock_ignoring_poison(&self.violations).extend(violations);
         let error = Error::new(ErrorKind::InvalidRequest, message).with_status(400);
-        Answer::from(error).into_response(asked, &mut Signatures::default())
+        Answer::from(error).into_response(request, &mut Signatures::default())
     }
 }
 

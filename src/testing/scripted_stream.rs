@@ -14,7 +14,7 @@ use crate::usage::Usage;
 /// script's author that names the content in question.
 pub(super) fn script_to_body_steps(
     moves: Vec<ReplyStep>,
-    asked: &ReceivedRequest,
+    request: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<BodyStep>, String> {
     let usage = moves.iter().rev().find_map(|next| match next {
@@ -27,23 +27,23 @@ pub(super) fn script_to_body_steps(
         }
         _ => None,
     });
-    let writer = (asked.wire.server_wire().new_turn_writer)(&TurnStart {
-        id: &format!("{:04}", asked.index),
-        model: &asked.model,
-        request: &asked.body,
+    let writer = (request.wire.server_wire().new_turn_writer)(&TurnStart {
+        id: &format!("{:04}", request.index),
+        model: &request.model,
+        request: &request.body,
         usage: usage.unwrap_or_default(),
         signatures: &signed.collect::<Vec<_>>(),
         sign_fn: |content| Some(sign_text(content)),
     });
-    write_script_steps(writer, moves, asked, signatures).map_err(|what| {
-        format!("the script has content that the {} wire cannot express: {what}", asked.wire)
+    write_script_steps(writer, moves, request, signatures).map_err(|what| {
+        format!("the script has content that the {} wire cannot express: {what}", request.wire)
     })
 }
 
 fn write_script_steps(
     mut writer: Box<dyn TurnWriter>,
     moves: Vec<ReplyStep>,
-    asked: &ReceivedRequest,
+    request: &ReceivedRequest,
     signatures: &mut Signatures,
 ) -> Result<Vec<BodyStep>, UnsupportedContent> {
     let mut steps = Vec::new();
@@ -66,7 +66,7 @@ fn write_script_steps(
                 writer.flush();
                 take_written_frames(&mut *writer, &mut steps);
                 let frame =
-                    asked.wire.server_wire().stream_error_frame(&error, count_frames(&steps));
+                    request.wire.server_wire().stream_error_frame(&error, count_frames(&steps));
                 steps.push(BodyStep::Frame(frame));
                 break;
             }

@@ -150,8 +150,8 @@ mod tests {
             let listed = listed.lock().unwrap().take().expect("the tools are listed once");
             Box::pin(async { listed })
         });
-        let kit = Toolkit::new([ToolRecord::from(&tool("d")).into_late_bound_tool(list)]);
-        let mut run = kit.run(&History::empty("h"), &turn(arguments));
+        let toolkit = Toolkit::new([ToolRecord::from(&tool("d")).into_late_bound_tool(list)]);
+        let mut run = toolkit.run(&History::empty("h"), &turn(arguments));
         block_on(async { while run.next().await.is_some() {} });
         let result = run.finish().unwrap().results.remove(0);
         (result.kind, result.content.text())

@@ -226,8 +226,8 @@ mod tests {
         let rest = |written: &str| Rationale::split_well_formed(written).1.into_owned();
         assert_eq!(rest(r#"{"_why":{"risk":"low"},"a":1}"#), r#"{"a":1}"#);
         assert_eq!(rest(r#"{"_why":{},"a":1}"#), r#"{"a":1}"#);
-        for kept in [r#"{"_why":{"risk":7}}"#, r#"{"_why":"so"}"#, r#"{"_why":{"more":1}}"#] {
-            assert_eq!(rest(kept), kept);
+        for unchanged in [r#"{"_why":{"risk":7}}"#, r#"{"_why":"so"}"#, r#"{"_why":{"more":1}}"#] {
+            assert_eq!(rest(unchanged), unchanged);
         }
     }
 }

@@ -291,8 +291,8 @@ impl Toolkit {
                 is_named(tool.name()) || calls_others && !search.settings.lists(tool.name())
             };
             let search = self.search.clone().filter(|_| calls_others);
-            let kit = Self { search, ..self.clone() };
-            return kit.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned());
+            let toolkit = Self { search, ..self.clone() };
+            return toolkit.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned());
         }
         let is_offered = |tool: &&Tool| is_named(tool.name());
         self.rebuild_with_tools(self.tools.iter().filter(is_offered).cloned())
@@ -414,12 +414,12 @@ impl Toolkit {
         if result.content.text_len() <= self.max_result_bytes {
             return result;
         }
-        let kept = self
+        let stored_text = self
             .on_truncate
             .as_deref()
             .and_then(|keep| catch_panic(|| keep(call, &result)).unwrap_or_default());
         if let Some(clipped) =
-            result.content.truncate_middle(self.max_result_bytes, kept.as_deref())
+            result.content.truncate_middle(self.max_result_bytes, stored_text.as_deref())
         {
             result.content = clipped;
         }

@@ -217,7 +217,7 @@ impl TraceFold {
         let run = &mut self.run;
         run.used_budget.tool_calls += u64::from(result.kind.has_executed());
         let (exit, error) = exit_of_result(result);
-        let mut said = TraceResult {
+        let mut trace_result = TraceResult {
             tool_exit: Some(exit),
             normalized_error: error,
             ..TraceResult::default()
@@ -225,14 +225,14 @@ impl TraceFold {
         if let Some(report) = result.report.as_deref() {
             for SideEffect { kind, target } in &report.side_effects {
                 match kind.as_str() {
-                    "changed" => said.changed_files.push(target.clone()),
-                    "created" => said.created_ids.push(target.clone()),
-                    _ => said
+                    "changed" => trace_result.changed_files.push(target.clone()),
+                    "created" => trace_result.created_ids.push(target.clone()),
+                    _ => trace_result
                         .side_effects
                         .push(SideEffect { kind: kind.clone(), target: target.clone() }),
                 }
             }
-            said.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
+            trace_result.evidence = report.evidence.iter().cloned().map(limit_depth).collect();
         }
         // A run that was dropped may have left an open call with the same id.
         let open =
@@ -253,7 +253,7 @@ impl TraceFold {
             args,
             why,
         };
-        self.new_step(turn, model, action, said, elapsed)
+        self.new_step(turn, model, action, trace_result, elapsed)
     }
 
     fn observe_nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
@@ -318,7 +318,7 @@ impl TraceFold {
         self.run.used_budget.usage = outcome.usage;
         self.run.used_budget.cost_micros = outcome.cost.unwrap_or(self.run.used_budget.cost_micros);
         let (turn, model) = (self.run.turn_number, self.run.model.clone());
-        let model = self.run.final_text.take().map_or(model, |said| said.model);
+        let model = self.run.final_text.take().map_or(model, |trace_result| trace_result.model);
         let text = to_single_line(&outcome.text);
         let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
         self.new_step(turn, model, action, result, elapsed)

@@ -6,10 +6,10 @@ use std::fmt::Write as _;
 use serde::Serialize;
 use serde_json::{Value, json};
 use turnstream::Item;
-use turnstream::durable::{
-    CommandQueue, CommandWaiter, GivenVerdicts, SessionSegments, SessionStatus, StoredCommand,
-    ToolCallRequest,
+use turnstream::durable::storage::{
+    CommandQueue, CommandWaiter, GivenVerdicts, SessionSegments, SessionStatus,
 };
+use turnstream::durable::{StoredCommand, ToolCallRequest};
 use turnstream::hub::Command;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::session::Entry;

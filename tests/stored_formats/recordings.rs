@@ -9,8 +9,9 @@ use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{Budget, Pool};
 use turnstream::context::{Compaction, CompactionFailure, compactor_fn};
 use turnstream::env::CountingIds;
-use turnstream::provider::{Record, Replay, Reply, Scripted};
-use turnstream::replay::{Recorder, Recording};
+use turnstream::provider::{Reply, Scripted};
+use turnstream::replay::{Record, Recorder, Recording, Replay};
+use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolList, ToolSource, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
 
@@ -158,8 +159,8 @@ fn agent_asking_for_approval() -> Agent {
 /// A request of 100 tokens or more waits until the pool has as many.
 fn agent_with_pool(pool: &Pool) -> Agent {
     look_agent(model_with_look_calls(1))
-        .with_max_output_tokens(100)
-        .with_budget(Budget::new().with_pool(pool))
+        .with_options(Options { max_output_tokens: Some(100), ..Options::default() })
+        .with_budget(Budget::new().with_pool(pool.clone()))
 }
 
 /// The agents whose runs end on their own.

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Searches all prose in the repository for words that readers stumbled over: comments in Rust, in scripts and in the
 # page, and Markdown. `words.tsv` has a pattern for each word, and better words. If the word is right in a line, add the
-# line to `exceptions.txt`, as this script prints it.
+# line to `exceptions.txt`, as this script prints it. `code.py` searches identifiers, and texts for models and users.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 here=tests/words
@@ -35,3 +35,4 @@ if [ -n "$gone" ]; then
     exit 1
 fi
 echo "words: $(wc -l <"$all") lines, 0 with words of the list, $(wc -l <"$here/exceptions.txt") exceptions"
+tests/words/code.py src durable/src examples

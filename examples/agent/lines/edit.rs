@@ -108,23 +108,23 @@ impl<'a> EditedLine<'a> {
     }
 
     fn delete_char(&mut self) -> String {
-        let mut kept = self.text.chars();
+        let mut remaining = self.text.chars();
         // A mark without a width belongs to the character before it.
-        while let Some(c) = kept.next_back() {
+        while let Some(c) = remaining.next_back() {
             if width(c) > 0 {
                 break;
             }
         }
-        let len = kept.as_str().len();
+        let len = remaining.as_str().len();
         self.truncate(len)
     }
 
     fn delete_word(&mut self) -> String {
         let words = self.text.trim_end();
-        let kept = words
+        let remaining = words
             .rfind(char::is_whitespace)
             .map_or(0, |at| at + words[at..].chars().next().map_or(0, char::len_utf8));
-        self.truncate(kept)
+        self.truncate(remaining)
     }
 
     /// Moves the cursor back within its row. If the deleted text began on an earlier row, where

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use serde_json::Value;
 
 use crate::offline::OFFLINE_NOTICE;
-use crate::offline::asked::CallResult;
 use crate::offline::question::RESEARCH_TOOL;
+use crate::offline::request::CallResult;
 use crate::text::one_line;
 use crate::tools::SERVER_SEPARATOR;
 
@@ -16,11 +16,11 @@ const MAX_REPORTED_HITS: usize = 6;
 /// Returns an answer whose figures are all taken from the results.
 pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
     let counted = results.iter().any(|result| result.tool_name == "count_lines");
-    let mut said: Vec<String> = Vec::new();
+    let mut answer: Vec<String> = Vec::new();
     for result in results {
         let name = result.tool_name.as_str();
         if result.is_error {
-            said.push(format!("`{name}` failed: {}", one_line(&result.output, 300)));
+            answer.push(format!("`{name}` failed: {}", one_line(&result.output, 300)));
             continue;
         }
         let told = match name {
@@ -50,14 +50,14 @@ pub(crate) fn answer_from_results(results: &[CallResult]) -> String {
             },
             _ => Some(format!("`{name}` says: {}", one_line(&result.output, 300))),
         };
-        said.push(told.unwrap_or_else(|| {
+        answer.push(told.unwrap_or_else(|| {
             format!("I cannot read what `{name}` returned: {}", one_line(&result.output, 200))
         }));
     }
-    if said.is_empty() {
-        said.push("The tools returned nothing that I can use.".to_owned());
+    if answer.is_empty() {
+        answer.push("The tools returned nothing that I can use.".to_owned());
     }
-    said.join("\n")
+    answer.join("\n")
 }
 
 fn describe_count(text: &str) -> Option<String> {
@@ -70,17 +70,17 @@ fn describe_count(text: &str) -> Option<String> {
         Some(extension) => format!(" of `.{}`", one_line(extension, 20)),
         None => String::new(),
     };
-    let mut said =
+    let mut answer =
         format!("{}{of} in `{path}`, in {}.", pluralize(total, "line"), pluralize(files, "file"));
     match (report["longest_file"].as_str(), report["longest_lines"].as_u64()) {
         (Some(file), Some(lines)) => {
             let file = one_line(file, 200);
             let _ =
-                write!(said, " The longest file is `{file}` with {}.", pluralize(lines, "line"));
+                write!(answer, " The longest file is `{file}` with {}.", pluralize(lines, "line"));
         }
-        _ => said.push_str(" So there is no longest file."),
+        _ => answer.push_str(" So there is no longest file."),
     }
-    Some(append_note(said, &report))
+    Some(append_note(answer, &report))
 }
 
 fn describe_search(text: &str) -> Option<String> {
@@ -92,23 +92,23 @@ fn describe_search(text: &str) -> Option<String> {
         let searched = pluralize(report["searched"].as_u64()?, "file");
         return Some(append_note(format!("`{query}` was not found in {searched}."), &report));
     }
-    let mut said =
+    let mut answer =
         format!("`{query}` is in {} of {}", pluralize(lines, "line"), pluralize(files, "file"));
     let hits = report["hits"].as_array()?;
-    said.push_str(if lines > MAX_REPORTED_HITS as u64 { ", for example:" } else { ":" });
+    answer.push_str(if lines > MAX_REPORTED_HITS as u64 { ", for example:" } else { ":" });
     for hit in hits.iter().take(MAX_REPORTED_HITS) {
         let file = one_line(hit["file"].as_str()?, 200);
         let text = one_line(hit["text"].as_str()?, 120);
-        let _ = write!(said, "\n- {file}:{}: {text}", hit["line"]);
+        let _ = write!(answer, "\n- {file}:{}: {text}", hit["line"]);
     }
-    Some(append_note(said, &report))
+    Some(append_note(answer, &report))
 }
 
-fn append_note(mut said: String, report: &Value) -> String {
+fn append_note(mut answer: String, report: &Value) -> String {
     if let Some(note) = report["note"].as_str() {
-        let _ = write!(said, " ({})", one_line(note, 200));
+        let _ = write!(answer, " ({})", one_line(note, 200));
     }
-    said
+    answer
 }
 
 fn pluralize(number: u64, thing: &str) -> String {

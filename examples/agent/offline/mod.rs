@@ -4,9 +4,9 @@
 //! and its second turn on the results of the tools.
 
 mod answer;
-mod asked;
 mod outside;
 mod question;
+mod request;
 mod write;
 
 use std::time::Duration;
@@ -15,9 +15,9 @@ use serde_json::{Value, json};
 use turnstream::Usage;
 use turnstream::provider::Reply;
 
-use asked::ParsedRequest;
 use outside::OutsideCall;
 use question::Intent;
+use request::ParsedRequest;
 use write::WriteRequest;
 
 const OFFLINE_NOTICE: &str =
@@ -30,22 +30,22 @@ pub(crate) fn reply(body: &Value, pause: Duration) -> Reply {
 }
 
 fn scripted_turn(body: &Value) -> ScriptedTurn {
-    let asked = ParsedRequest::parse(body);
-    if !asked.results.is_empty() {
-        let words = answer::answer_from_results(&asked.results);
+    let request = ParsedRequest::parse(body);
+    if !request.results.is_empty() {
+        let words = answer::answer_from_results(&request.results);
         return ScriptedTurn::new("", &format!("{words}\n\n{OFFLINE_NOTICE}"));
     }
-    if asked.tool_names.is_empty() {
+    if request.tool_names.is_empty() {
         let words = "Without tools I cannot look at anything, and I know nothing on my own. Ask me \
                      again without `--no-tools`.";
         return ScriptedTurn::new("There are no tools.", &format!("{words}\n\n{OFFLINE_NOTICE}"));
     }
-    let speech = match question::delegated_task(&asked.question, &asked.tool_names) {
+    let speech = match question::delegated_task(&request.question, &request.tool_names) {
         Some(task) => ScriptedTurn::new("A sub-agent can look this up.", "I'll have it looked up.")
             .with_call(question::RESEARCH_TOOL, json!({ "prompt": task })),
-        None => match Intent::parse(&asked.question) {
+        None => match Intent::parse(&request.question) {
             intent @ (Intent::Search(_) | Intent::Unknown) => {
-                match outside::plan_call(&asked.question, &asked.outside_tools) {
+                match outside::plan_call(&request.question, &request.outside_tools) {
                     Some(call) => plan_outside_call(call),
                     None => plan_first_turn(intent),
                 }
@@ -53,7 +53,7 @@ fn scripted_turn(body: &Value) -> ScriptedTurn {
             intent => plan_first_turn(intent),
         },
     };
-    match speech.calls.iter().find(|(name, _)| !asked.tool_names.contains(name)) {
+    match speech.calls.iter().find(|(name, _)| !request.tool_names.contains(name)) {
         None => speech,
         Some((name, _)) => {
             let words = format!("For that I would need the tool `{name}`, which I do not have.");

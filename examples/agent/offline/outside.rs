@@ -59,13 +59,13 @@ impl OutsideTool {
     }
 
     /// How well the tool matches the words of the question.
-    fn score(&self, asked: &[String]) -> usize {
+    fn score(&self, terms: &[String]) -> usize {
         let (_, name) = self.name.split_once(SERVER_SEPARATOR).unwrap_or_default();
         let has = |words: &[String], word: &str| words.iter().any(|it| is_same_word(it, word));
         let (name, about) = (words_of(name), words_of(&self.description));
         let is_telling =
             |word: &str| !DESCRIPTION_STOP_WORDS.iter().any(|stop| is_same_word(stop, word));
-        let scores = asked.iter().map(|word| match (has(&name, word), has(&about, word)) {
+        let scores = terms.iter().map(|word| match (has(&name, word), has(&about, word)) {
             (true, _) => NAME_WEIGHT,
             (false, true) if is_telling(word) => 1,
             (false, _) => 0,
@@ -99,9 +99,9 @@ impl OutsideTool {
 
 /// The call of the tool that matches the question best; `None` if no tool matches.
 pub(super) fn plan_call(question: &str, tools: &[OutsideTool]) -> Option<OutsideCall> {
-    let asked = words_of(question);
+    let terms = words_of(question);
     // The first of several best matches; `max_by_key` returns the last, hence `rev`.
-    let scored = tools.iter().rev().map(|tool| (tool.score(&asked), tool));
+    let scored = tools.iter().rev().map(|tool| (tool.score(&terms), tool));
     let (_, tool) = scored.filter(|(score, _)| *score > 0).max_by_key(|(score, _)| *score)?;
     Some(tool.call(question))
 }

@@ -249,11 +249,11 @@ fn search_words(text: &str) -> Vec<String> {
 }
 
 fn unique_words<'a>(words: impl Iterator<Item = &'a str>) -> Vec<String> {
-    let mut kept: Vec<String> = Vec::new();
+    let mut unique: Vec<String> = Vec::new();
     for word in words {
-        if !kept.iter().any(|other| other.to_lowercase() == word.to_lowercase()) {
-            kept.push(word.to_owned());
+        if !unique.iter().any(|other| other.to_lowercase() == word.to_lowercase()) {
+            unique.push(word.to_owned());
         }
     }
-    kept
+    unique
 }

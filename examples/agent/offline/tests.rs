@@ -177,10 +177,10 @@ fn a_server_tool_is_called_for_questions_no_local_tool_answers() {
 #[test]
 fn the_answer_quotes_the_result_of_a_server_tool() {
     let result = json!({ "content": "Oslo:\n snow" });
-    let said = answer_to_result("demo__weather", &json!({ "city": "Oslo" }), &result);
-    assert!(said.starts_with("`demo__weather` says: Oslo: snow\n"), "{said}");
-    let said = answer_to_result("demo__weather", &json!({}), &json!({ "content": [] }));
-    assert!(said.starts_with("`demo__weather` returned no text."), "{said}");
+    let answer = answer_to_result("demo__weather", &json!({ "city": "Oslo" }), &result);
+    assert!(answer.starts_with("`demo__weather` says: Oslo: snow\n"), "{answer}");
+    let answer = answer_to_result("demo__weather", &json!({}), &json!({ "content": [] }));
+    assert!(answer.starts_with("`demo__weather` returned no text."), "{answer}");
 }
 
 #[test]
@@ -209,46 +209,46 @@ fn without_tools_the_answer_states_that_files_are_not_readable() {
 fn the_answer_contains_only_figures_of_the_result() {
     let report = r#"{"path":"src","extension":"rs","total":12345,"files":67,"longest_file":"src/a b.rs","longest_lines":890,"skipped":0}"#;
     for content in [json!(report), json!([{ "type": "text", "text": report }])] {
-        let said = answer_to_result(
+        let answer = answer_to_result(
             "count_lines",
             &json!({ "path": "src" }),
             &json!({ "content": content }),
         );
         for part in ["12345 lines of Rust in `src`", "67 files", "`src/a b.rs` with 890 lines"] {
-            assert!(said.contains(part), "{said}");
+            assert!(answer.contains(part), "{answer}");
         }
     }
     let empty =
         r#"{"path":".","total":0,"files":0,"longest_file":null,"longest_lines":null,"note":"n"}"#;
-    let said = answer_to_result("count_lines", &json!({}), &json!({ "content": empty }));
+    let answer = answer_to_result("count_lines", &json!({}), &json!({ "content": empty }));
     assert!(
-        said.starts_with("0 lines in `.`, in 0 files. So there is no longest file. (n)"),
-        "{said}"
+        answer.starts_with("0 lines in `.`, in 0 files. So there is no longest file. (n)"),
+        "{answer}"
     );
 }
 
 #[test]
 fn search_hits_are_reported_with_file_and_line() {
     let report = r#"{"query":"q","lines":1,"files":1,"searched":9,"hits":[{"file":"a.rs","line":7,"text":"let q;"}]}"#;
-    let said =
+    let answer =
         answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
-    assert!(said.starts_with("`q` is in 1 line of 1 file:\n- a.rs:7: let q;"), "{said}");
+    assert!(answer.starts_with("`q` is in 1 line of 1 file:\n- a.rs:7: let q;"), "{answer}");
     let report = r#"{"query":"q","lines":0,"files":0,"searched":9,"hits":[]}"#;
-    let said =
+    let answer =
         answer_to_result("search_text", &json!({ "query": "q" }), &json!({ "content": report }));
-    assert!(said.starts_with("`q` was not found in 9 files."), "{said}");
-    let said =
+    assert!(answer.starts_with("`q` was not found in 9 files."), "{answer}");
+    let answer =
         answer_to_result("calculate", &json!({ "expression": "1+1" }), &json!({ "content": "2" }));
-    assert!(said.starts_with("1+1 is 2."), "{said}");
+    assert!(answer.starts_with("1+1 is 2."), "{answer}");
 }
 
 #[test]
 fn a_failed_tool_is_reported_as_failed() {
     let failed = json!({ "content": "Error: there is no `sorc`", "is_error": true });
-    let said = answer_to_result("count_lines", &json!({ "path": "sorc" }), &failed);
-    assert!(said.contains("`count_lines` failed: Error: there is no `sorc`"), "{said}");
-    let said = answer_to_result("count_lines", &json!({}), &json!({ "content": "not JSON" }));
-    assert!(said.contains("I cannot read what `count_lines` returned: not JSON"), "{said}");
+    let answer = answer_to_result("count_lines", &json!({ "path": "sorc" }), &failed);
+    assert!(answer.contains("`count_lines` failed: Error: there is no `sorc`"), "{answer}");
+    let answer = answer_to_result("count_lines", &json!({}), &json!({ "content": "not JSON" }));
+    assert!(answer.contains("I cannot read what `count_lines` returned: not JSON"), "{answer}");
 }
 
 #[test]

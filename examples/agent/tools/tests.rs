@@ -208,14 +208,14 @@ async fn a_search_returns_file_and_line_in_order() {
         .with_file("target/x", "größe\n")
         .with_file("large", "größe\n".repeat(400_000));
     let found = temp.call_tool_json("search_text", json!({ "query": "größe" })).await;
-    let places: Vec<_> = found["hits"]
+    let positions: Vec<_> = found["hits"]
         .as_array()
         .unwrap()
         .iter()
         .map(|hit| format!("{}:{}", hit["file"].as_str().unwrap(), hit["line"]))
         .collect();
     assert_eq!(
-        places,
+        positions,
         ["a/z.rs:1", "a/z.rs:2", "a/z.rs:3", "a/z.rs:4", "a/z.rs:5", "b.rs:1", "b.rs:3"]
     );
     assert_eq!(
@@ -581,8 +581,8 @@ async fn reading_a_file_stops_when_its_call_is_cancelled() {
     let history = History::empty("h");
     let model = Scripted::new([Reply::new().call("cancelled", json!({}))]);
     let turn = model.stream_turn(Request::new(history.clone())).into_turn().await.unwrap();
-    let kit = turnstream::Toolkit::new([tool]);
-    let mut run = kit.run(&history, &turn);
+    let toolkit = turnstream::Toolkit::new([tool]);
+    let mut run = toolkit.run(&history, &turn);
     let _started = run.next().await;
     let cx = tokio::select! {
         cx = contexts.recv() => cx.unwrap(),

@@ -543,8 +543,8 @@ impl Future for ReserveTokens {
                 shared.collect_token_wakers(wakers);
                 return Poll::Ready(Err(exceeded));
             }
-            let (before, kept) = shared.token_queue.waiters_ahead(*ticket, *wants);
-            let all = [shared.reserved, kept, amount, PoolAmount::from_tokens(keeping)];
+            let (before, reserved) = shared.token_queue.waiters_ahead(*ticket, *wants);
+            let all = [shared.reserved, reserved, amount, PoolAmount::from_tokens(keeping)];
             let all = all.into_iter().fold(shared.used, PoolAmount::plus);
             let is_alone = shared.reservation_count == 0 && before == 0;
             if !all.fits_in(shared.limit) && !is_alone {

@@ -104,7 +104,7 @@ impl Target {
     #[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
     fn is_below_threshold(&self, used: u64) -> bool {
         // A comparison with NaN is false.
-        (used as f64) < self.threshold.clamp(0.0, 1.0) * self.tokens as f64
+        (used as f64) < self.threshold_fraction.clamp(0.0, 1.0) * self.tokens as f64
     }
 
     fn nudge_message(&self, used: u64) -> String {

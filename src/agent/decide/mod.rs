@@ -202,10 +202,10 @@ pub enum StopReview {
 
 /// Decides the next action after the model has stopped on its own.
 pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
-    let room = facts.can_send_request(state);
+    let can_send = facts.can_send_request(state);
     let next = match review {
         // Steering input is delivered before any objection is considered.
-        _ if facts.has_steering && room => NextAction::Continue(Transition::Steering),
+        _ if facts.has_steering && can_send => NextAction::Continue(Transition::Steering),
         StopReview::ValidationFailed(what) => {
             correct_or_finish(state, &facts.limits, prompts::rejected_answer_prompt(&what))
         }
@@ -215,7 +215,7 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
             text: text.into(),
         },
         StopReview::HookDecision(StopDecision::RequireEvidence { text, .. })
-            if room && !state.evidence.claim_rejected =>
+            if can_send && !state.evidence.claim_rejected =>
         {
             NextAction::SendMessage {
                 transition: Transition::StopHookBlocking,
@@ -232,7 +232,7 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
         StopReview::HookDecision(
             StopDecision::Unproven(_) | StopDecision::RequireEvidence { .. },
         ) => NextAction::Finish(EndReason::Unproven),
-        StopReview::Nudge(text) if room => NextAction::SendMessage {
+        StopReview::Nudge(text) if can_send => NextAction::SendMessage {
             transition: Transition::Nudge,
             append_reason: AppendReason::Nudge,
             text: text.into(),
@@ -240,7 +240,7 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
         StopReview::HookDecision(StopDecision::Allow)
         | StopReview::Nudge(_)
         | StopReview::Accept
-            if facts.has_follow_up && room =>
+            if facts.has_follow_up && can_send =>
         {
             NextAction::Continue(Transition::FollowUp)
         }

@@ -373,7 +373,7 @@ fn on_stop_reviews_are_applied_in_order() {
         has_follow_up: follow_up,
         ..Facts::default()
     };
-    let at = |said, facts: &Facts| at_stop(&state(), said, facts);
+    let at = |review, facts: &Facts| at_stop(&state(), review, facts);
     let block = || StopReview::HookDecision(StopDecision::Block("not yet".into()));
     let prevent = || StopReview::HookDecision(StopDecision::EndRun("enough".into()));
     let steering = NextAction::Continue(Transition::Steering);

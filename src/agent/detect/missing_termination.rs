@@ -41,12 +41,12 @@ impl MissingTermination {
             };
             let is_quiet =
                 self.max_turns_without_progress > 0 && quiet == self.max_turns_without_progress;
-            let words = || Finding {
+            let finding = || Finding {
                 call_id: None,
                 message: format!("no check has had a new result for {quiet} turns"),
             };
             // Only a problem that starts with the latest iteration is reported.
-            found = stuck.or_else(|| is_quiet.then(words));
+            found = stuck.or_else(|| is_quiet.then(finding));
         }
         found
     }

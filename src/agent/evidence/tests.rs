@@ -50,7 +50,7 @@ fn standing(script: &str) -> EvidenceLog {
 
 #[track_caller]
 fn check(script: &str, expected: &str) {
-    let said = match standing(script).verdict() {
+    let verdict = match standing(script).verdict() {
         EvidenceVerdict::Proven(evidence) => format!("proven by {}", evidence.command),
         EvidenceVerdict::NothingChanged => "nothing".to_owned(),
         EvidenceVerdict::Unproven(UnprovenReason { failed_check: failed, last_change }) => {
@@ -59,7 +59,7 @@ fn check(script: &str, expected: &str) {
             failed.into_iter().chain(change).collect::<Vec<_>>().join(", ")
         }
     };
-    assert_eq!(said, expected, "{script}");
+    assert_eq!(verdict, expected, "{script}");
 }
 
 #[test]
@@ -186,26 +186,26 @@ fn a_compaction_counts_as_a_change_that_a_later_check_proves() {
 
 #[test]
 fn the_unproven_reason_is_displayed_as_text() {
-    let said = |script| match standing(script).verdict() {
+    let verdict = |script| match standing(script).verdict() {
         EvidenceVerdict::Unproven(missing) => missing.to_string(),
         EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged => String::new(),
     };
-    assert_eq!(said("edit"), "no check has passed since the last change: changed `f` (by `t`)");
+    assert_eq!(verdict("edit"), "no check has passed since the last change: changed `f` (by `t`)");
     assert_eq!(
-        said("late"),
+        verdict("late"),
         "no check has passed since the last change: a call of `t` was interrupted and may have \
          changed something"
     );
-    assert_eq!(said("a=101"), "`a` failed with exit code 101 and has not passed since");
-    assert_eq!(said("a=-"), "`a` ended without an exit code and has not passed since");
-    assert_eq!(said("a=0!"), "the call that ran `a` failed and has not passed since");
+    assert_eq!(verdict("a=101"), "`a` failed with exit code 101 and has not passed since");
+    assert_eq!(verdict("a=-"), "`a` ended without an exit code and has not passed since");
+    assert_eq!(verdict("a=0!"), "the call that ran `a` failed and has not passed since");
     assert_eq!(
-        said("edit; a=2"),
+        verdict("edit; a=2"),
         "`a` failed with exit code 2 and has not passed since, and no check has passed since the \
          last change: changed `f` (by `t`)"
     );
     assert_eq!(
-        said("edit+edit+edit+edit+edit+edit+edit"),
+        verdict("edit+edit+edit+edit+edit+edit+edit"),
         "no check has passed since the last change: changed `f`, changed `f`, changed `f`, changed \
          `f`, changed `f` and 2 more (by `t`)"
     );

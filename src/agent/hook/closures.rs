@@ -52,15 +52,15 @@ macro_rules! closure_hook {
     };
     // For a method that returns a future, borrowed arguments are cloned.
     ($doc:tt $function:ident,
-        asked $name:ident($state:ident $(, $arg:ident: &'a $Own:ty)*) $answer:tt) => {
+        deciding $name:ident($state:ident $(, $arg:ident: &'a $Own:ty)*) $answer:tt) => {
         closure_hook! {
-            $doc $function, future of asked $name($state $(, $arg: &'a $Own => $Own)*) $answer
+            $doc $function, future of deciding $name($state $(, $arg: &'a $Own => $Own)*) $answer
         }
     };
     ($doc:tt $function:ident,
-        asked $name:ident($state:ident $(, $arg:ident: $Own:ty)*) $answer:tt) => {
+        deciding $name:ident($state:ident $(, $arg:ident: $Own:ty)*) $answer:tt) => {
         closure_hook! {
-            $doc $function, future of asked $name($state $(, $arg: $Own => $Own)*) $answer
+            $doc $function, future of deciding $name($state $(, $arg: $Own => $Own)*) $answer
         }
     };
     ($doc:tt $function:ident,

@@ -9,7 +9,7 @@ use crate::agent::hook::hook_points::prelude::*;
 
 /// Defines a hook method with a body. The signature depends on the kind of hook point.
 macro_rules! hook_method {
-    ([$($doc:tt)*] asked $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
+    ([$($doc:tt)*] deciding $name:ident($state:ident $(, $arg:ident: $Given:ty)*) [$Answer:ty]
         |$self:ident| $body:expr) => {
         $($doc)*
         fn $name<'a>(&'a $self, $state: &'a State $(, $arg: $Given)*) -> HookFuture<'a, $Answer> {

@@ -53,7 +53,7 @@ macro_rules! hook_points {
     /// This method is called before each request. For the first hook, `context` is the history; for
     /// each later hook, it is the context that the previous hook returned. The returned context
     /// need not be settled, since encoders [settle](History::settled) every context.
-    asked transform_context(state, context: History) -> History {
+    deciding transform_context(state, context: History) -> History {
         default: context;
         together { changing context, keeping [] }
         /// Creates a [`transform_context`](Hook::transform_context) hook from a closure.
@@ -78,7 +78,7 @@ macro_rules! hook_points {
     /// `context` fields are undone: the history must not change, and only `transform_context` may
     /// change the context. If the model calls a tool that is not in the returned request, the call
     /// gets the same result as a call to an unknown tool.
-    asked prepare_request(state, request: Request) -> Request {
+    deciding prepare_request(state, request: Request) -> Request {
         default: request;
         together { changing request, keeping [history, context] }
         /// Creates a [`prepare_request`](Hook::prepare_request) hook from a closure. The closure
@@ -232,7 +232,7 @@ macro_rules! hook_points {
     /// hooks. If a hook returns [`RequireApproval`](CallDecision::RequireApproval), the remaining
     /// hooks are still called, and may still deny the call. If a hook rewrites the arguments to
     /// anything other than a serialized JSON object, the hook fails.
-    asked before_tool(state, call: &'a ToolCall) -> CallDecision {
+    deciding before_tool(state, call: &'a ToolCall) -> CallDecision {
         default: CallDecision::Allow;
         together {
             |permitted: CombinedDecision = CombinedDecision::default(), answer| permitted.combine(answer)?,
@@ -337,7 +337,7 @@ macro_rules! hook_points {
     /// If the model has stopped on its own, [`before_stop`](Self::before_stop) is called instead.
     ///
     /// If a hook returns `true`, the run stops, and the remaining hooks are not called.
-    asked should_stop(state) -> bool {
+    deciding should_stop(state) -> bool {
         default: false;
         together { |stops: bool = false, answer| answer, until stops }
         /// Creates a [`should_stop`](Hook::should_stop) hook from a closure.
@@ -382,7 +382,7 @@ macro_rules! hook_points {
     /// All hooks are called. If any hook returns [`Block`](StopDecision::Block), the run continues,
     /// and the model receives the texts from all such hooks. Otherwise, the first decision that
     /// ends the run with a reason other than `completed` applies.
-    asked before_stop(state, turn: &'a Turn) -> StopDecision {
+    deciding before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
         /// Creates a [`before_stop`](Hook::before_stop) hook from a closure.

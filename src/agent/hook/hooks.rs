@@ -116,23 +116,23 @@ macro_rules! impl_hooks {
 }
 
 macro_rules! impl_hooks_method {
-    (asked $name:ident($state:ident, $value:ident: $Value:ty)
-        changing $changed:ident, keeping [$($kept:ident),*]) => {
+    (deciding $name:ident($state:ident, $value:ident: $Value:ty)
+        changing $changed:ident, keeping [$($unchanged:ident),*]) => {
         pub(in crate::agent) async fn $name(
             &self,
             $state: &State,
             mut $value: $Value,
         ) -> Result<$Value, Error> {
-            $(let $kept = $value.$kept.clone();)*
+            $(let $unchanged = $value.$unchanged.clone();)*
             for hook in self.iter() {
                 let question = || hook.$name($state, $value);
                 $value = self.invoke(hook, stringify!($name), $state, question).await?;
-                $($value.$kept.clone_from(&$kept);)*
+                $($value.$unchanged.clone_from(&$unchanged);)*
             }
             Ok($value)
         }
     };
-    (asked $name:ident($state:ident $(, $arg:ident: &'a $Given:ty)*)
+    (deciding $name:ident($state:ident $(, $arg:ident: &'a $Given:ty)*)
         |$all:ident: $All:ty = $first:expr, $answer:ident| $next:expr,
         until $over:expr
         $(, with $changed:ident = $change:expr)?) => {
@@ -165,7 +165,7 @@ macro_rules! impl_hooks_method {
         }
     };
     (at_once $name:ident($state:ident $(, $arg:ident: $Given:ty)*)
-        changing $changed:ident, keeping [$($kept:ident),*]) => {
+        changing $changed:ident, keeping [$($unchanged:ident),*]) => {
         pub(in crate::agent) fn $name(
             &self,
             $state: &State
@@ -180,7 +180,7 @@ macro_rules! impl_hooks_method {
                 };
                 match called {
                     Ok(()) => {
-                        $(changed.$kept.clone_from(&$changed.$kept);)*
+                        $(changed.$unchanged.clone_from(&$changed.$unchanged);)*
                         *$changed = changed;
                     }
                     Err(error) => {

@@ -68,14 +68,14 @@ async fn try_copy(store: &dyn Store, id: &str, entries: &[Entry]) -> Result<u64,
     if !entries.is_empty() && copy.starts_with(entries) {
         return Ok(copy.len() as u64);
     }
-    let kept = match entries.starts_with(&copy) {
+    let copied = match entries.starts_with(&copy) {
         true => copy.len(),
         false => {
             store.delete(id).await?;
             0
         }
     };
-    store.append(id, kept as u64, entries[kept..].to_vec()).await
+    store.append(id, copied as u64, entries[copied..].to_vec()).await
 }
 
 #[cfg(test)]

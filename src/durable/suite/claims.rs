@@ -10,7 +10,7 @@ use crate::agent::{Agent, Budget, Limits, State};
 use crate::context::{Compaction, Compactor, Window};
 use crate::durable::suite::host::EngineHost;
 use crate::durable::suite::scenario::{
-    Probe, Stage, Traces, call, for_each_loss, result_kind, results, said, spec,
+    Probe, Stage, Traces, call, count_text, for_each_loss, result_kind, results, spec,
 };
 use crate::durable::{Loss, LossMoment, LossPlan};
 use crate::error::{Error, ErrorKind};
@@ -189,7 +189,7 @@ pub(super) async fn input_queued_before_the_run_is_delivered_once(host: &dyn Eng
     for_each_loss(host, "before", async |stage, _| {
         stage.send("w1", Command::Steer(vec![Item::user("And be quick.")])).await.unwrap();
         let outcome = stage.run(&busy_agent(&stage.probe), "Do it.").await.unwrap();
-        assert_eq!(said(&outcome.history, "And be quick."), 1);
+        assert_eq!(count_text(&outcome.history, "And be quick."), 1);
         let events =
             lock_ignoring_poison(&stage.events.attempts).last().cloned().unwrap_or_default();
         let is_it = |event: &&Event| matches!(event, Event::Appended { id, .. } if id == "w1");
@@ -203,7 +203,7 @@ pub(super) async fn input_queued_before_the_run_is_delivered_once(host: &dyn Eng
 fn gated_agent(probe: &Probe) -> Agent {
     let model = probe.model(|history| match results(history) {
         0 => call("c1", "wait"),
-        1 if said(history, "First this.") == 0 => Reply::text("Done."),
+        1 if count_text(history, "First this.") == 0 => Reply::text("Done."),
         1 => call("c2", "work"),
         _ => Reply::text("Done."),
     });
@@ -234,7 +234,7 @@ pub(super) async fn input_sent_while_a_tool_runs_is_delivered_once(host: &dyn En
         let steer = Command::Steer(vec![Item::user("First this.")]);
         let (outcome, sent) = run_and_send(stage, vec![("w1", steer)]).await;
         assert!(sent.iter().all(Result::is_ok), "{sent:?}");
-        assert_eq!(said(&outcome.history, "First this."), 1);
+        assert_eq!(count_text(&outcome.history, "First this."), 1);
         assert_eq!(result_kind(&stage.history().await, "c2"), Some(ResultKind::Ok));
         stage.traces(outcome).await
     })
@@ -247,7 +247,7 @@ pub(super) async fn follow_ups_are_delivered_once_each(host: &dyn EngineHost) {
         let commands = vec![("w1", follow("Then left.")), ("w2", follow("Then right."))];
         let (outcome, _) = run_and_send(stage, commands).await;
         for text in ["Then left.", "Then right."] {
-            assert_eq!(said(&outcome.history, text), 1, "{text}");
+            assert_eq!(count_text(&outcome.history, text), 1, "{text}");
         }
         assert!(outcome.undelivered.is_empty());
         assert_eq!(outcome.turns, 4);
@@ -268,7 +268,7 @@ pub(super) async fn input_that_arrives_too_late_is_delivered_by_the_next_run(
         assert_eq!(undelivered, ["w2"]);
         let traces = stage.traces(outcome).await;
         let next = stage.run_safely(&gated_agent(&stage.probe), "Go on.").await;
-        assert_eq!(said(&next.history, "First this."), 1);
+        assert_eq!(count_text(&next.history, "First this."), 1);
         assert!(next.undelivered.is_empty());
         traces
     })
@@ -725,7 +725,7 @@ pub(super) async fn a_failed_run_is_settled_by_the_next_run(host: &dyn EngineHos
         assert_eq!(stage.losses.attempts(), 2);
         let history = stage.history().await;
         assert!(history.is_settled());
-        assert_eq!((said(&history, "Do it."), said(&history, "Go on.")), (1, 1));
+        assert_eq!((count_text(&history, "Do it."), count_text(&history, "Go on.")), (1, 1));
         assert_eq!(result_kind(&history, "c1"), Some(ResultKind::Ok));
     }
 }

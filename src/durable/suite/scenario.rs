@@ -45,7 +45,7 @@ struct ProbeInner {
     ended: Mutex<Vec<String>>,
     requests: AtomicUsize,
     other: AtomicUsize,
-    gate: Gate,
+    pause_point: Gate,
 }
 
 /// Blocks a tool until the test opens the gate.
@@ -248,9 +248,9 @@ impl Probe {
         let tool = Tool::raw(spec, move |_args, _cx| {
             let probe = probe.clone();
             async move {
-                probe.0.gate.reached.notify_one();
-                while !probe.0.gate.is_open.load(Ordering::Acquire) {
-                    probe.0.gate.opened.notified().await;
+                probe.0.pause_point.reached.notify_one();
+                while !probe.0.pause_point.is_open.load(Ordering::Acquire) {
+                    probe.0.pause_point.opened.notified().await;
                 }
                 "opened"
             }
@@ -260,13 +260,13 @@ impl Probe {
 
     /// Waits until a tool has reached this probe's gate.
     pub(super) async fn gate_reached(&self) {
-        self.0.gate.reached.notified().await;
+        self.0.pause_point.reached.notified().await;
     }
 
     pub(super) fn open_gate(&self) {
-        self.0.gate.is_open.store(true, Ordering::Release);
-        self.0.gate.opened.notify_waiters();
-        self.0.gate.opened.notify_one();
+        self.0.pause_point.is_open.store(true, Ordering::Release);
+        self.0.pause_point.opened.notify_waiters();
+        self.0.pause_point.opened.notify_one();
     }
 
     /// Returns how many times the call has started.
@@ -311,7 +311,7 @@ pub(super) fn results(history: &History) -> usize {
 }
 
 /// Returns the number of user messages with this text.
-pub(super) fn said(history: &History, text: &str) -> usize {
+pub(super) fn count_text(history: &History, text: &str) -> usize {
     let is_it = |item: &&Item| match &item.kind {
         ItemKind::User { content } => content.text() == text,
         _ => false,

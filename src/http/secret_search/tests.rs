@@ -27,10 +27,10 @@ impl Dice {
     }
 }
 
-fn percent(text: &str, kept: &str, is_lower: bool) -> String {
+fn percent(text: &str, unescaped: &str, is_lower: bool) -> String {
     let one = |c: char| match c {
         'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '.' | '_' | '~' => c.to_string(),
-        c if kept.contains(c) => c.to_string(),
+        c if unescaped.contains(c) => c.to_string(),
         c if is_lower => format!("%{:02x}", u32::from(c)),
         c => format!("%{:02X}", u32::from(c)),
     };

@@ -236,15 +236,15 @@ fn a_summary_is_not_the_last_prompt() {
         let history = History::from_items("h", items.to_vec());
         assert_eq!(history.before_last_prompt().len(), expected, "{history:?}");
     };
-    let (asked, said) = (|| Item::user("u"), || Item::text("x"));
-    check(&[note(), asked(), said()], 1);
-    check(&[asked(), said(), asked(), note(), said()], 2);
-    check(&[note(), said()], 2);
+    let (prompt, answer) = (|| Item::user("u"), || Item::text("x"));
+    check(&[note(), prompt(), answer()], 1);
+    check(&[prompt(), answer(), prompt(), note(), answer()], 2);
+    check(&[note(), answer()], 2);
     // Tombstones do not count as prompts.
     let void = Item::user("v").with_flag(ItemFlag::Tombstone);
-    check(&[asked(), said(), asked(), said(), void, said()], 2);
+    check(&[prompt(), answer(), prompt(), answer(), void, answer()], 2);
     // Several consecutive prompts count as one.
-    check(&[asked(), said(), asked(), asked(), said()], 2);
-    check(&[asked()], 0);
+    check(&[prompt(), answer(), prompt(), prompt(), answer()], 2);
+    check(&[prompt()], 0);
     check(&[], 0);
 }

@@ -67,7 +67,7 @@ fn limits() -> Timeouts {
 }
 
 /// Checks the error's message, the time at which it occurs, and the partial turn's text.
-async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
+async fn check(mut turn: TurnStream, seconds: u64, expected: &str, expected_text: &str) {
     let began = Instant::now();
     let error = loop {
         match turn.next().await.unwrap() {
@@ -77,9 +77,9 @@ async fn check(mut turn: TurnStream, seconds: u64, words: &str, said: &str) {
     };
     assert_eq!(error.kind(), ErrorKind::Timeout);
     assert_eq!(began.elapsed(), Duration::from_secs(seconds), "{error}");
-    assert!(error.message().contains(words), "{error}");
+    assert!(error.message().contains(expected), "{error}");
     let partial = error.find_source::<PartialTurn>();
-    assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), said);
+    assert_eq!(partial.map(PartialTurn::text).unwrap_or_default(), expected_text);
     assert!(turn.next().await.is_none());
 }
 

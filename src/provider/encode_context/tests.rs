@@ -75,10 +75,10 @@ fn only_the_unfinished_last_message_is_encoded_again() {
 
 #[test]
 fn after_a_model_change_all_items_are_encoded_once_more() {
-    let asked = Cell::new(0);
+    let request_count = Cell::new(0);
     check(2.0, |request| {
-        asked.set(asked.get() + 1);
-        let model = if asked.get() > TURNS / 2 { "fallback" } else { "m" };
+        request_count.set(request_count.get() + 1);
+        let model = if request_count.get() > TURNS / 2 { "fallback" } else { "m" };
         openai_chat::encode(request, model, &Dialect::OPENAI)
     });
 }

@@ -138,7 +138,7 @@ pub(super) fn error_kind(status: Option<u16>, error_body: &ErrorBody) -> ErrorKi
 
 /// Returns the value in the first row of the table that contains a matching word.
 fn first_match<T: Copy>(table: &[(T, &[&str])], fits: impl Fn(&str) -> bool) -> Option<T> {
-    table.iter().find(|(_, words)| words.iter().any(|word| fits(word))).map(|(means, _)| *means)
+    table.iter().find(|(_, phrases)| phrases.iter().any(|word| fits(word))).map(|(means, _)| *means)
 }
 
 /// Returns whether two codes differ at most in their naming convention, like `rate_limit_error`,

@@ -59,11 +59,11 @@ fn match_pattern(message: &str, text: &str, limits: ContextLimits) -> Option<Con
         (c.is_ascii_digit() && !before.is_some_and(|c| c.is_ascii_digit() || c == ','))
             .then_some(at)
     };
-    let places: Vec<usize> = match message.split(['{', '*']).next()? {
+    let starts: Vec<usize> = match message.split(['{', '*']).next()? {
         "" => text.char_indices().filter_map(at_number).collect(),
-        words => text.match_indices(words).map(|(at, _)| at).collect(),
+        literal => text.match_indices(literal).map(|(at, _)| at).collect(),
     };
-    let mut found = places.into_iter().filter_map(|at| text.get(at..));
+    let mut found = starts.into_iter().filter_map(|at| text.get(at..));
     found.find_map(|text| match_pattern_at(message, text, limits))
 }
 
@@ -74,8 +74,8 @@ fn match_pattern_at(
 ) -> Option<ContextLimits> {
     loop {
         let end = message.find(['{', '*']).unwrap_or(message.len());
-        let (words, rest) = message.split_at_checked(end)?;
-        text = text.strip_prefix(words)?;
+        let (literal, rest) = message.split_at_checked(end)?;
+        text = text.strip_prefix(literal)?;
         // After a `*`, the pattern may continue at any position, including at a number.
         if let Some(behind) = rest.strip_prefix('*') {
             return match_pattern(behind, text, limits);

@@ -163,12 +163,12 @@ struct StreamingResponse<W: Wire> {
 
 /// Sends a request and waits for the streaming response.
 async fn send_message<W: Wire>(
-    asked: PreparedTurn<W>,
+    prepared: PreparedTurn<W>,
     message: Arc<HttpMessage>,
     decoder: W::Decoder,
     connection: ConnectionPolicy,
 ) -> Result<StreamingResponse<W>, Error> {
-    let PreparedTurn { wire, settings, .. } = asked;
+    let PreparedTurn { wire, settings, .. } = prepared;
     let secrets = settings.secrets(&message.endpoint);
     let mut deadlines = TurnDeadlines::start(settings.timeouts, message.endpoint.host_and_port());
     let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };

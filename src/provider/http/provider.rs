@@ -206,13 +206,13 @@ impl<W: Wire> Provider for HttpProvider<W> {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
         let other = request.model.as_deref().filter(|model| **model != *self.model);
-        let asked = PreparedTurn {
+        let prepared = PreparedTurn {
             wire: self.wire.clone(),
             settings: Arc::clone(&self.settings),
             model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),
             is_own_model: other.is_none(),
         };
-        seal(turn, asked.into_turn_source(request))
+        seal(turn, prepared.into_turn_source(request))
     }
 
     fn model(&self) -> &str {

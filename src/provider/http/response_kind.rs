@@ -62,9 +62,9 @@ pub(super) async fn stream_body<W: Wire>(
 /// Reads the part of a non-streaming response's body that arrives within the time limits. The error
 /// for the response can be created even without the body.
 async fn read_error_text(answer: &mut Response, deadlines: &mut TurnDeadlines) -> String {
-    let mut words = Vec::new();
-    let _ = deadlines.await_within_limits(answer.read_error_body(&mut words)).await;
-    String::from_utf8_lossy(&words).into_owned()
+    let mut body = Vec::new();
+    let _ = deadlines.await_within_limits(answer.read_error_body(&mut body)).await;
+    String::from_utf8_lossy(&body).into_owned()
 }
 
 /// Returns the error that the wire creates for an error response.

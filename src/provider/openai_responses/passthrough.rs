@@ -98,11 +98,11 @@ impl PassthroughItem {
             Some(content) => {
                 let LenientList(parts) =
                     serde_json::from_str::<LenientList<MessagePart<'_>>>(content.get()).ok()?;
-                let words = |part: &MessagePart<'_>| match part.r#type.or_empty() {
+                let part_text = |part: &MessagePart<'_>| match part.r#type.or_empty() {
                     "refusal" => part.refusal.or_empty().to_owned(),
                     _ => part.text.or_empty().to_owned(),
                 };
-                if parts.iter().map(words).collect::<String>() != text {
+                if parts.iter().map(part_text).collect::<String>() != text {
                     return None;
                 }
             }

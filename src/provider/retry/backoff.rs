@@ -76,15 +76,15 @@ impl Backoff {
         if failed >= self.max_attempts.max(1) {
             return None;
         }
-        let asked = retry_after.unwrap_or_default();
-        if asked > self.max_retry_after {
+        let requested_wait = retry_after.unwrap_or_default();
+        if requested_wait > self.max_retry_after {
             return None;
         }
         let ceiling = self.max_delay_after(failed);
         let seconds = ceiling.as_secs_f64() * random.next_f64().clamp(0.0, 1.0);
         // If the random fraction is NaN, the delay is the maximum.
         let wait = Duration::try_from_secs_f64(seconds).unwrap_or(ceiling).min(ceiling);
-        Some(wait.max(asked))
+        Some(wait.max(requested_wait))
     }
 }
 

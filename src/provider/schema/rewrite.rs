@@ -197,10 +197,10 @@ impl SchemaRewriter<'_> {
         if !matches!(schema.get("anyOf"), Some(Value::Array(_))) {
             return Ok(schema);
         }
-        let (beside, mut words): (Map<_, _>, Map<_, _>) = schema
+        let (beside, mut outer): (Map<_, _>, Map<_, _>) = schema
             .into_iter()
             .partition(|(keyword, _)| keyword != "anyOf" && is_structural(keyword));
-        if let Some(Value::Array(kinds)) = words.get_mut("anyOf")
+        if let Some(Value::Array(kinds)) = outer.get_mut("anyOf")
             && !beside.is_empty()
         {
             for kind in kinds {
@@ -208,7 +208,7 @@ impl SchemaRewriter<'_> {
                 *kind = Value::Object(self.merge_schemas_at(joined, beside.clone(), at)?);
             }
         }
-        Ok(words)
+        Ok(outer)
     }
 
     fn merge_schemas_at(&self, first: Schema, second: Schema, at: &str) -> Result<Schema, Error> {

@@ -109,15 +109,15 @@ impl SchemaRewriter<'_> {
                     }
                     (_, false) => hints.add_keyword("enum", &[listed, nulls].concat().into()),
                     (false, true) => {
-                        let mut words = Map::new();
+                        let mut outer = Map::new();
                         if let Some(description) = schema.shift_remove("description") {
-                            words.insert("description".to_owned(), description);
+                            outer.insert("description".to_owned(), description);
                         }
                         schema.shift_remove("type");
                         schema.insert("enum".to_owned(), Value::Array(listed));
                         let kinds = json!([infer_type(schema), { "type": "null" }]);
-                        words.insert("anyOf".to_owned(), kinds);
-                        return Ok(words);
+                        outer.insert("anyOf".to_owned(), kinds);
+                        return Ok(outer);
                     }
                 }
             }
@@ -235,7 +235,7 @@ fn allow_null(schema: Value) -> Value {
     let Some(kind) = kind else {
         let description = schema.shift_remove("description");
         let mut wrapped = Map::new();
-        wrapped.extend(description.map(|words| ("description".to_owned(), words)));
+        wrapped.extend(description.map(|outer| ("description".to_owned(), outer)));
         wrapped.insert("anyOf".to_owned(), json!([schema, { "type": "null" }]));
         return Value::Object(wrapped);
     };

@@ -40,7 +40,9 @@ impl SchemaHints {
             return;
         }
         let description = match schema.get("description").and_then(Value::as_str) {
-            Some(words) if !words.is_empty() => format!("{words}\n\n{{{}}}", self.0),
+            Some(description) if !description.is_empty() => {
+                format!("{description}\n\n{{{}}}", self.0)
+            }
             _ => format!("{{{}}}", self.0),
         };
         schema.insert("description".to_owned(), Value::String(description));

@@ -132,8 +132,8 @@ pub(super) fn is_structural(keyword: &str) -> bool {
 }
 
 /// Returns whether a value is one of the strings in `words`.
-pub(super) fn is_string_in(value: &Value, words: &[&str]) -> bool {
-    value.as_str().is_some_and(|value| words.contains(&value))
+pub(super) fn is_string_in(value: &Value, description: &[&str]) -> bool {
+    value.as_str().is_some_and(|value| description.contains(&value))
 }
 
 /// Returns whether a regular expression uses only features of regular grammars, which exclude, for

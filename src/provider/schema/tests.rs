@@ -310,7 +310,7 @@ fn a_closed_member_of_all_of_forbids_the_fields_of_other_members() {
 
 #[test]
 fn a_pattern_is_kept_if_a_grammar_supports_it() {
-    for (pattern, kept) in [
+    for (pattern, is_kept) in [
         (r"^\d+(a|b)*$", true),
         (r"^\\b$", true),
         (r"\bword", false),
@@ -320,7 +320,7 @@ fn a_pattern_is_kept_if_a_grammar_supports_it() {
     ] {
         let schema = strict(&json!({ "a": { "type": "string", "pattern": pattern } }));
         let told = json!({ "type": "string", "description": format!("{{pattern: {pattern}}}") });
-        let expected = if kept { schema.clone() } else { strict(&json!({ "a": told })) };
+        let expected = if is_kept { schema.clone() } else { strict(&json!({ "a": told })) };
         check(to_openai_strict_schema, &schema, &expected);
         check(to_anthropic_output_schema, &schema, &expected);
     }

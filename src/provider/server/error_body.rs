@@ -10,11 +10,11 @@ pub(crate) fn error_message(error: &Error, phrases: &[(ErrorKind, &str)]) -> Str
 }
 
 /// Returns an error's message, with the given phrase added if the message does not contain it.
-pub(crate) fn message_with_phrase(error: &Error, words: &str) -> String {
+pub(crate) fn message_with_phrase(error: &Error, phrase: &str) -> String {
     let message = error.message();
-    match message.contains(words) {
+    match message.contains(phrase) {
         true => message.to_owned(),
-        false => format!("{words}: {message}"),
+        false => format!("{phrase}: {message}"),
     }
 }
 

@@ -63,16 +63,16 @@ impl blocking_store::BlockingStore for SessionTables {
             if let Some(lease) = lease {
                 ensure_last_lease(&transaction, lease, id)?;
             }
-            let kept = find_session(&transaction, id)?;
-            let found = kept.as_ref().map_or(0, |kept| kept.version);
+            let stored = find_session(&transaction, id)?;
+            let found = stored.as_ref().map_or(0, |stored| stored.version);
             ensure_expected_version(id, expected, found)?;
             if lines.is_empty() {
                 return Ok(found);
             }
             let version = found + lines.len() as u64;
             let now = to_unix_micros(clock.now());
-            let key = match kept {
-                Some(kept) => kept.key,
+            let key = match stored {
+                Some(stored) => stored.key,
                 None => insert_session(&transaction, id, None, 0, now)?,
             };
             let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
@@ -122,9 +122,9 @@ impl blocking_store::BlockingStore for SessionTables {
 
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
         let loaded = self.database.read(|database| {
-            let Some(kept) = find_session(database, id)? else { return Ok(None) };
+            let Some(stored) = find_session(database, id)? else { return Ok(None) };
             let mut entries = Vec::new();
-            for (key, numbers) in fork_segments(database, id, &kept, from)?.into_iter().rev() {
+            for (key, numbers) in fork_segments(database, id, &stored, from)?.into_iter().rev() {
                 read_entries(database, id, key, numbers, &mut entries)?;
             }
             Ok(Some(entries))
@@ -144,10 +144,13 @@ impl blocking_store::BlockingStore for SessionTables {
                 return Ok(ensure_fork_point_exists(id, at, None)?);
             };
             let origin = find_session(&transaction, id)?;
-            ensure_fork_point_exists(id, at, origin.as_ref().map(|kept| kept.version))?;
-            ensure_session_absent(new, find_session(&transaction, new)?.map(|kept| kept.version))?;
+            ensure_fork_point_exists(id, at, origin.as_ref().map(|stored| stored.version))?;
+            ensure_session_absent(
+                new,
+                find_session(&transaction, new)?.map(|stored| stored.version),
+            )?;
             let now = to_unix_micros(clock.now());
-            insert_session(&transaction, new, origin.map(|kept| kept.key), at, now)?;
+            insert_session(&transaction, new, origin.map(|stored| stored.key), at, now)?;
             commit(transaction)
         })?;
         match self.is_database_at_path()? {
@@ -159,9 +162,11 @@ impl blocking_store::BlockingStore for SessionTables {
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         self.database.write(IfMissing::ReturnNone, |transaction| {
             let Some(transaction) = transaction else { return Ok(false) };
-            let Some(kept) = find_session(&transaction, id)? else { return Ok(false) };
+            let Some(stored) = find_session(&transaction, id)? else { return Ok(false) };
             let fork: Option<String> = transaction
-                .query_row("SELECT id FROM session WHERE parent = ?", [kept.key], |row| row.get(0))
+                .query_row("SELECT id FROM session WHERE parent = ?", [stored.key], |row| {
+                    row.get(0)
+                })
                 .optional()?;
             ensure_has_no_forks(id, fork)?;
             delete_session(&transaction, id)?;
@@ -194,15 +199,15 @@ impl SessionTables {
 
     /// Returns a session's version, or 0 if the session does not exist.
     fn version(&mut self, id: &str) -> Result<u64, Error> {
-        let kept = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
-        Ok(kept.map_or(0, |kept| kept.version))
+        let stored = self.database.read(|database| Ok(find_session(database, id)?))?.flatten();
+        Ok(stored.map_or(0, |stored| stored.version))
     }
 
     pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let salvaged = self.database.read(|database| {
-            let Some(kept) = find_session(database, id)? else { return Ok(None) };
+            let Some(stored) = find_session(database, id)? else { return Ok(None) };
             let mut salvaged = SalvageReport::default();
-            for (key, numbers) in fork_segments(database, id, &kept, 0)?.into_iter().rev() {
+            for (key, numbers) in fork_segments(database, id, &stored, 0)?.into_iter().rev() {
                 let there = next_entry_number(database, key).unwrap_or(numbers.end);
                 let there = there.clamp(numbers.start, numbers.end);
                 for number in numbers.start..there {
@@ -396,13 +401,13 @@ fn next_entry_number(database: &Connection, key: i64) -> Result<u64, Sqlite> {
 fn fork_segments(
     database: &Connection,
     id: &str,
-    kept: &SessionRow,
+    stored: &SessionRow,
     from: u64,
 ) -> Result<Vec<(i64, Range<u64>)>, DatabaseError> {
-    let mut until = kept.version;
-    let mut parts = vec![(kept.key, kept.inherited_entry_count.max(from)..until)];
-    let mut next = kept.parent_key.filter(|_| from < kept.inherited_entry_count);
-    until = until.min(kept.inherited_entry_count);
+    let mut until = stored.version;
+    let mut parts = vec![(stored.key, stored.inherited_entry_count.max(from)..until)];
+    let mut next = stored.parent_key.filter(|_| from < stored.inherited_entry_count);
+    until = until.min(stored.inherited_entry_count);
     while let Some(key) = next {
         let parent = find_session_by_key(database, key)?;
         parts.push((parent.key, parent.inherited_entry_count.max(from)..until));

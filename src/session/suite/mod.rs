@@ -442,22 +442,22 @@ async fn a_huge_item_round_trips<S: Store>(make: impl Fn() -> S) {
 /// again.
 async fn an_entry_nested_too_deeply_to_parse_is_rejected<S: Store>(make: impl Fn() -> S) {
     let store = make();
-    let mut kept = numbered_entries(0..1);
-    store.append("s", 0, kept.clone()).await.unwrap();
+    let mut expected = numbered_entries(0..1);
+    store.append("s", 0, expected.clone()).await.unwrap();
     for depth in [100, 120, 124, 125, 126, 127, 128, 200] {
         let value = (0..depth).fold(json!(1), |value, _| json!([value]));
         let value = RawJson::from(value);
         let data = ProviderData { provider: "p".into(), model: "m".into(), value };
         let mut item = Item::reasoning("");
         item.provider_data = Some(Arc::new(data));
-        let version = kept.len() as u64;
+        let version = expected.len() as u64;
         match store.append("s", version, vec![text_entry("before"), item.clone().into()]).await {
-            Ok(_) => kept.extend([text_entry("before"), item.into()]),
+            Ok(_) => expected.extend([text_entry("before"), item.into()]),
             Err(error) => assert_eq!(error.kind(), ErrorKind::Store),
         }
-        assert!(all_entries(&store, "s").await == kept, "{depth}");
+        assert!(all_entries(&store, "s").await == expected, "{depth}");
     }
-    assert!(kept.len() > 1);
+    assert!(expected.len() > 1);
 }
 
 /// Checks that if many concurrent appends expect the same version, exactly one of them is written.

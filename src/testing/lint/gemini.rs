@@ -74,8 +74,8 @@ fn check_turn_order(contents: &[Value], at: usize, bad: &mut Violations) {
         "Please ensure that multiturn requests alternate between user and model. (contents[{at}])"
     ));
     let calls = function_parts(content, "functionCall");
-    let asked = before.is_some_and(|before| content_role(before) == "user");
-    bad.require(calls.is_empty() || asked).or_push(format_args!(
+    let follows_user = before.is_some_and(|before| content_role(before) == "user");
+    bad.require(calls.is_empty() || follows_user).or_push(format_args!(
         "Please ensure that function call turn comes immediately after a user turn or after a \
          function response turn. (contents[{at}])"
     ));

@@ -74,7 +74,7 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         ));
     }
     // An item without content refers to an item that the vendor has stored.
-    let kept = |by_itself: bool, bad: &mut Violations| {
+    let check_stored = |by_itself: bool, bad: &mut Violations| {
         bad.require(by_itself || body["store"] != Value::Bool(false)).or_push(format_args!(
             "Item with id '{}' not found. Items are not persisted when `store` is set to false. \
              Try again with `store` set to true, or remove this item from your input.",
@@ -98,9 +98,9 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
         }
         "reasoning" => {
             check_required(item["summary"].is_array(), &format!("{place}.summary"), bad);
-            kept(is_given(item, "encrypted_content"), bad);
+            check_stored(is_given(item, "encrypted_content"), bad);
         }
-        "item_reference" => kept(false, bad),
+        "item_reference" => check_stored(false, bad),
         "" => check_required(false, &format!("{place}.type"), bad),
         // The vendor has many other types of items, which clients send back unchanged.
         _ => {}

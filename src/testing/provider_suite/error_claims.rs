@@ -107,8 +107,9 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
     ensure_that(error.to_string().contains("something broke here"), || {
         format!("the server's message is not in the error: {error:#}")
     })?;
-    let kept = error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
-    ensure_that(kept == "Hello there.", || format!("the error carries {kept:?}"))
+    let partial_text =
+        error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
+    ensure_that(partial_text == "Hello there.", || format!("the error carries {partial_text:?}"))
 }
 
 /// Checks that neither the provider's debug output nor any error contains the API key, even if the
@@ -116,12 +117,12 @@ pub(super) async fn an_error_within_the_stream_is_an_error<S: Subject>(
 pub(super) async fn no_error_and_no_debug_output_shows_the_key<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    let words = format!("the key {API_KEY} is wrong");
+    let message = format!("the key {API_KEY} is wrong");
     let mut answers: Vec<_> = [400, 401, 500]
         .into_iter()
-        .map(|status| refusal_response(subject, status, &words))
+        .map(|status| refusal_response(subject, status, &message))
         .collect();
-    if let Some(error) = subject.stream_error_frame(&words) {
+    if let Some(error) = subject.stream_error_frame(&message) {
         let begun = response_body_or_skip(subject, "text", &[text("Hello.")])?;
         answers.push(stream_response(subject, vec![bytes_part(&begun), bytes_part(&error)]));
     }

@@ -19,9 +19,9 @@ use crate::turn::PartialTurn;
 pub(super) async fn an_answer_that_breaks_off_is_an_error_with_what_was_said<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    let words = [text("Hello "), text("there.")];
-    let open = response_body_or_skip(subject, "text", &words)?;
-    let whole = response_body_or_skip(subject, "text", &[&words[..], &[stop_piece()]].concat())?;
+    let texts = [text("Hello "), text("there.")];
+    let open = response_body_or_skip(subject, "text", &texts)?;
+    let whole = response_body_or_skip(subject, "text", &[&texts[..], &[stop_piece()]].concat())?;
     let mut answers = vec![(open.as_slice(), true)];
     answers.extend(cut_positions(&whole).into_iter().map(|at| (&whole[..at], false)));
     for ends in [vec![], vec![BodyPart::Cut]] {
@@ -58,8 +58,11 @@ fn check(read: ReadTurn, is_open: bool) -> Result<(), UnmetClaim> {
     ensure_that(error.kind() == ErrorKind::IncompleteTurn, || {
         format!("the error is of kind `{}`: {error:#}", error.kind())
     })?;
-    let kept = error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
-    ensure_that(kept == received, || format!("the error carries {kept:?} of {received:?}"))?;
+    let partial_text =
+        error.find_source::<PartialTurn>().map(PartialTurn::text).unwrap_or_default();
+    ensure_that(partial_text == received, || {
+        format!("the error carries {partial_text:?} of {received:?}")
+    })?;
     ensure_that(!is_open || received == "Hello there.", || {
         format!("of everything sent, {received:?} was received")
     })

@@ -77,16 +77,16 @@ pub(super) async fn the_next_request_begins_with_the_one_before<S: Subject>(
     }
     read_turn(provider.stream_turn(request_about(history))).await?.turn()?;
     let [before, after] = [server.request_body(0)?, server.request_body(1)?];
-    let places: Vec<_> = [USER_TEXT, ARGUMENT_VALUE, RESULT_TEXT]
+    let positions: Vec<_> = [USER_TEXT, ARGUMENT_VALUE, RESULT_TEXT]
         .into_iter()
-        .map(|words| (words, after.find(words)))
+        .map(|text| (text, after.find(text)))
         .collect();
     ensure_that(before.contains(USER_TEXT), || format!("{USER_TEXT:?} is not in {before}"))?;
-    ensure_that(places.iter().all(|(_, at)| at.is_some()), || {
-        format!("not all of {places:?} is in {after}")
+    ensure_that(positions.iter().all(|(_, at)| at.is_some()), || {
+        format!("not all of {positions:?} is in {after}")
     })?;
-    ensure_that(places.is_sorted_by_key(|(_, at)| *at), || {
-        format!("{places:?} is not in this order")
+    ensure_that(positions.is_sorted_by_key(|(_, at)| *at), || {
+        format!("{positions:?} is not in this order")
     })?;
     ensure_that(after.contains(&sample_tool().name), || {
         "the name of the tool is missing".to_owned()

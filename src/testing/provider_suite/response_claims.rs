@@ -32,7 +32,7 @@ fn parsed_arguments(arguments: &str) -> Option<Value> {
 /// wire format cannot represent.
 fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     let reasoning = [Piece::Reasoning("Hm. ".to_owned())];
-    let words = [text("Hello "), text("thére.")];
+    let texts = [text("Hello "), text("thére.")];
     let usage = [Piece::Usage(Usage { input_tokens: 11, output_tokens: 7, ..Usage::default() })];
     let calls = [
         call_piece(CALL_ID, ARGUMENT_VALUE),
@@ -41,12 +41,12 @@ fn rich_response_body<S: Subject>(subject: &S) -> Result<Vec<u8>, UnmetClaim> {
     ];
     let end = [stop_piece()];
     let candidates: [&[&[Piece]]; 6] = [
-        &[&reasoning, &words, &usage, &calls],
-        &[&reasoning, &words, &calls],
-        &[&words, &usage, &calls],
-        &[&words, &calls],
-        &[&words, &usage, &end],
-        &[&words, &end],
+        &[&reasoning, &texts, &usage, &calls],
+        &[&reasoning, &texts, &calls],
+        &[&texts, &usage, &calls],
+        &[&texts, &calls],
+        &[&texts, &usage, &end],
+        &[&texts, &end],
     ];
     let answers =
         candidates.iter().map(|pieces| response_body_or_skip(subject, "text", &pieces.concat()));
@@ -65,8 +65,8 @@ fn item_kinds(items: &[Item]) -> Vec<&ItemKind> {
 pub(super) async fn a_whole_answer_is_one_complete_turn<S: Subject>(
     subject: &S,
 ) -> Result<(), UnmetClaim> {
-    let words = [text("Hello "), text("there."), stop_piece()];
-    let turn = read_turn_of_pieces(subject, "text", &words).await?.turn()?;
+    let texts = [text("Hello "), text("there."), stop_piece()];
+    let turn = read_turn_of_pieces(subject, "text", &texts).await?.turn()?;
     ensure_that(turn.text() == "Hello there.", || format!("the text is {:?}", turn.text()))
 }
 
@@ -212,11 +212,11 @@ pub(super) async fn each_call_of_a_turn_has_an_id_of_its_own<S: Subject>(
     for pieces in [distinct, doubled] {
         let turn = read_turn_of_pieces(subject, "two calls in one turn", &pieces).await?.turn()?;
         let calls: Vec<_> = turn.tool_calls().collect();
-        let words: Vec<_> = calls
+        let texts: Vec<_> = calls
             .iter()
             .map(|call| Some(parsed_arguments(&call.arguments)?["word"].as_str()?.to_owned()))
             .collect();
-        ensure_that(words == [Some("one".to_owned()), Some("two".to_owned())], || {
+        ensure_that(texts == [Some("one".to_owned()), Some("two".to_owned())], || {
             format!("two calls came as {calls:?}")
         })?;
         let ids = [&calls[0].call_id, &calls[1].call_id];

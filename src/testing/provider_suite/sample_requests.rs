@@ -228,7 +228,10 @@ mod tests {
         assert_eq!(cut_positions(b"abc"), [0, 1, 2]);
         let mut long = vec![b'x'; 1_000];
         long[501] = b'\n';
-        let places = cut_positions(&long);
-        assert!(places.len() < 140 && places.contains(&501) && places.contains(&502), "{places:?}");
+        let positions = cut_positions(&long);
+        assert!(
+            positions.len() < 140 && positions.contains(&501) && positions.contains(&502),
+            "{positions:?}"
+        );
     }
 }

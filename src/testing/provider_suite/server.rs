@@ -29,10 +29,12 @@ pub(super) struct SuiteServer(LoopbackServer);
 impl SuiteServer {
     /// Starts a server that sends these answers in order, and then repeats the last one.
     pub(super) async fn start(answers: Vec<HttpResponse>) -> Result<Self, UnmetClaim> {
-        let asked = AtomicUsize::new(0);
+        let request_count = AtomicUsize::new(0);
         let server = LoopbackServer::start(move |request| match request.path.as_str() {
             PROBE_PATH => HttpResponse::text(200, ""),
-            _ => answers[asked.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone(),
+            _ => {
+                answers[request_count.fetch_add(1, Ordering::SeqCst).min(answers.len() - 1)].clone()
+            }
         });
         server.await.map(Self).map_err(|error| UnmetClaim::Failed(format!("no server: {error}")))
     }

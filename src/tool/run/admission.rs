@@ -86,17 +86,17 @@ impl Admission {
     pub(super) fn next(
         &mut self,
         calls: &mut TurnCalls,
-        places: Option<ConcurrencySlots>,
+        slots: Option<ConcurrencySlots>,
         cx: &mut Context<'_>,
     ) -> Result<AdmissionStep, Error> {
         if let Some(mut asking) = self.permission_request.take() {
-            let Poll::Ready(permit) = asking.permission.poll(cx)? else {
+            let Poll::Ready(permission) = asking.permission.poll(cx)? else {
                 self.permission_request = Some(asking);
                 return Ok(AdmissionStep::Idle);
             };
-            return self.apply_permission(calls, asking.ready_call, permit?);
+            return self.apply_permission(calls, asking.ready_call, permission?);
         }
-        let Some((at, mut call)) = places.and_then(|places| self.take_queued(calls, places)) else {
+        let Some((at, mut call)) = slots.and_then(|slots| self.take_queued(calls, slots)) else {
             return Ok(AdmissionStep::Idle);
         };
         if let Some((tool, prepared)) = find_resumed(calls, &call)? {
@@ -129,17 +129,17 @@ impl Admission {
                 return Ok(AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal)));
             }
         };
-        let candidate = ReadyCall { index: at, call, tool, prepared, is_resumed: false };
+        let ready_call = ReadyCall { index: at, call, tool, prepared, is_resumed: false };
         match calls
             .policy
-            .call_policy(|gate| Some(PolicyFuture::new(gate.before_call(&candidate.call))))?
+            .call_policy(|policy| Some(PolicyFuture::new(policy.before_call(&ready_call.call))))?
         {
-            Some(permit) => {
+            Some(permission) => {
                 self.permission_request =
-                    Some(Box::new(PermissionRequest { ready_call: candidate, permission: permit }));
+                    Some(Box::new(PermissionRequest { ready_call, permission }));
                 Ok(AdmissionStep::Progressed)
             }
-            None => self.apply_permission(calls, candidate, Permission::allow()),
+            None => self.apply_permission(calls, ready_call, Permission::allow()),
         }
     }
 
@@ -148,7 +148,7 @@ impl Admission {
     fn take_queued(
         &mut self,
         calls: &TurnCalls,
-        places: ConcurrencySlots,
+        slots: ConcurrencySlots,
     ) -> Option<(usize, ToolCall)> {
         let (_, call) = self.queue.front()?;
         let tool = calls.toolkit.get(&call.name);
@@ -156,63 +156,63 @@ impl Admission {
             return None;
         }
         let waits = tool.is_some_and(|tool| tool.is_approval_required() || tool.is_external());
-        (waits || places.has_slot_for(tool)).then(|| self.queue.pop_front())?
+        (waits || slots.has_slot_for(tool)).then(|| self.queue.pop_front())?
     }
 
     /// Applies the policy's decision to a call.
     fn apply_permission(
         &mut self,
         calls: &mut TurnCalls,
-        mut candidate: ReadyCall,
-        permit: Permission,
+        mut ready_call: ReadyCall,
+        permission: Permission,
     ) -> Result<AdmissionStep, Error> {
-        let Permission { decision: answer, arguments } = permit;
+        let Permission { decision: answer, arguments } = permission;
         let asks = match answer {
-            PermissionDecision::Allow => candidate.tool.is_approval_required(),
+            PermissionDecision::Allow => ready_call.tool.is_approval_required(),
             PermissionDecision::RequireApproval => true,
-            PermissionDecision::Deny(why) => return Ok(deny_call(candidate, &why)),
+            PermissionDecision::Deny(why) => return Ok(deny_call(ready_call, &why)),
         };
         if let Some(arguments) = arguments {
-            candidate.call.arguments = arguments;
-            match prepare_call(&candidate.tool, &mut candidate.call) {
-                Ok(prepared) => candidate.prepared = prepared,
+            ready_call.call.arguments = arguments;
+            match prepare_call(&ready_call.tool, &mut ready_call.call) {
+                Ok(prepared) => ready_call.prepared = prepared,
                 Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => {
                     let text = format!(
                         "Not run: a rule rewrote the arguments of `{}`, and they do not fit: {why}. \
                          This is not your fault; try another way.",
-                        candidate.call.name
+                        ready_call.call.name
                     );
                     return Ok(AdmissionStep::Answered(
-                        candidate.into_refused(ResultKind::Error, text),
+                        ready_call.into_refused(ResultKind::Error, text),
                     ));
                 }
             }
         }
-        let external = candidate.tool.is_external();
+        let external = ready_call.tool.is_external();
         if !asks && !external {
-            return Ok(AdmissionStep::Allowed(candidate));
+            return Ok(AdmissionStep::Allowed(ready_call));
         }
         if !calls.policy.is_some() {
             return Ok(if external {
                 let why = "Not run: no executor is available for this tool.";
-                AdmissionStep::Answered(candidate.into_refused(ResultKind::Skipped, why))
+                AdmissionStep::Answered(ready_call.into_refused(ResultKind::Skipped, why))
             } else {
-                deny_call(candidate, "it needs an approval, and no approver is available")
+                deny_call(ready_call, "it needs an approval, and no approver is available")
             });
         }
         let request = PendingCall {
             approval_id: calls.policy.call_policy(|policy| policy.next_approval_id())?,
-            definition: candidate.tool.definition(),
-            ..PendingCall::from(candidate.call.clone())
+            definition: ready_call.tool.definition(),
+            ..PendingCall::from(ready_call.call.clone())
         };
         if let Some(verdict) = calls.policy.call_policy(|policy| policy.verdict(&request))?
-            && is_decisive_for(&candidate, &verdict)
+            && is_decisive_for(&ready_call, &verdict)
         {
-            return Ok(apply_verdict(candidate, verdict));
+            return Ok(apply_verdict(ready_call, verdict));
         }
         calls.policy.call_policy(|policy| policy.on_verdict_requested(&request))?;
         let event = (!external).then(|| ToolEvent::ApprovalRequested(Box::new(request.clone())));
-        self.awaiting_verdict.push(AwaitingCall { ready_call: candidate, request });
+        self.awaiting_verdict.push(AwaitingCall { ready_call, request });
         Ok(event.map_or(AdmissionStep::Progressed, AdmissionStep::VerdictRequested))
     }
 
@@ -223,7 +223,7 @@ impl Admission {
         calls: &mut TurnCalls,
     ) -> Result<Vec<AdmissionStep>, Error> {
         let mut at = 0;
-        let mut judged = Vec::new();
+        let mut steps = Vec::new();
         while let Some(AwaitingCall { ready_call, request }) = self.awaiting_verdict.get(at) {
             match calls.policy.call_policy(|policy| policy.verdict(request))? {
                 Some(verdict) if is_decisive_for(ready_call, &verdict) => {
@@ -232,7 +232,7 @@ impl Admission {
                     // The answered call's event must be emitted before further verdicts are
                     // applied.
                     let has_to_tell = !matches!(settled, AdmissionStep::Allowed(_));
-                    judged.push(settled);
+                    steps.push(settled);
                     if has_to_tell {
                         break;
                     }
@@ -240,7 +240,7 @@ impl Admission {
                 Some(_) | None => at += 1,
             }
         }
-        Ok(judged)
+        Ok(steps)
     }
 
     /// Returns whether the policy is deciding on a call.
@@ -250,9 +250,10 @@ impl Admission {
 
     /// Returns whether the run is waiting for the policy's decision or for an approval.
     pub(super) fn must_wait(&self, calls: &mut TurnCalls) -> Result<bool, Error> {
-        let asked = self.awaiting_verdict.iter().any(|it| !it.ready_call.tool.is_external());
+        let needs_verdict =
+            self.awaiting_verdict.iter().any(|it| !it.ready_call.tool.is_external());
         Ok(self.permission_request.is_some()
-            || (asked && calls.policy.call_policy(|gate| gate.waits_for_verdicts())?))
+            || (needs_verdict && calls.policy.call_policy(|policy| policy.waits_for_verdicts())?))
     }
 
     /// Returns the calls that are waiting for a verdict, in call order, each with its index in the
@@ -319,7 +320,7 @@ fn find_resumed(
         return Ok(None);
     }
     // Without a parent run, a sub-agent starts over, and its call is admitted like any other call.
-    if calls.policy.call_policy(|gate| gate.policy_extension())?.is_none() {
+    if calls.policy.call_policy(|policy| policy.policy_extension())?.is_none() {
         return Ok(None);
     }
     let tool = calls.toolkit.get(&call.name);
@@ -359,7 +360,7 @@ fn validate_call(
     let prepared = match prepare_call(&tool, call) {
         Err(ArgsError::InvalidArguments(why)) if calls.toolkit.wraps_calls(&call.name) => {
             let repaired =
-                calls.policy.try_call_policy(|gate| gate.repair_arguments(call, &why))?;
+                calls.policy.try_call_policy(|policy| policy.repair_arguments(call, &why))?;
             let repaired = repaired.map(|arguments| ToolCall { arguments, ..call.clone() });
             match repaired.map(|call| calls.toolkit.unwrapped_call(&call).into_owned()) {
                 Some(inner) if inner.name != call.name => {
@@ -387,7 +388,8 @@ fn repair_arguments(
     call: &mut ToolCall,
     why: String,
 ) -> Result<Result<PreparedCall, ArgsError>, Error> {
-    let Some(arguments) = calls.policy.try_call_policy(|gate| gate.repair_arguments(call, &why))?
+    let Some(arguments) =
+        calls.policy.try_call_policy(|policy| policy.repair_arguments(call, &why))?
     else {
         return Ok(Err(ArgsError::InvalidArguments(why)));
     };
@@ -406,28 +408,28 @@ fn repair_arguments(
 
 /// Returns whether the call stops waiting after this verdict. After an approval, a call to an
 /// external tool keeps waiting.
-fn is_decisive_for(candidate: &ReadyCall, verdict: &Verdict) -> bool {
+fn is_decisive_for(ready_call: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Approve => !candidate.tool.is_external(),
+        Verdict::Approve => !ready_call.tool.is_external(),
         Verdict::Deny(_) | Verdict::Output(_) => true,
     }
 }
 
-fn apply_verdict(candidate: ReadyCall, verdict: Verdict) -> AdmissionStep {
+fn apply_verdict(ready_call: ReadyCall, verdict: Verdict) -> AdmissionStep {
     match verdict {
-        Verdict::Approve => AdmissionStep::Allowed(candidate),
-        Verdict::Deny(why) => deny_call(candidate, &why),
+        Verdict::Approve => AdmissionStep::Allowed(ready_call),
+        Verdict::Deny(why) => deny_call(ready_call, &why),
         Verdict::Output(output) => {
-            let result = output.into_result_for(&candidate.call);
+            let result = output.into_result_for(&ready_call.call);
             AdmissionStep::Answered(AnsweredCall {
-                index: candidate.index,
-                call: candidate.call,
+                index: ready_call.index,
+                call: ready_call.call,
                 result,
             })
         }
     }
 }
 
-fn deny_call(candidate: ReadyCall, why: &str) -> AdmissionStep {
-    AdmissionStep::Answered(candidate.into_refused(ResultKind::Denied, format!("Denied: {why}")))
+fn deny_call(ready_call: ReadyCall, why: &str) -> AdmissionStep {
+    AdmissionStep::Answered(ready_call.into_refused(ResultKind::Denied, format!("Denied: {why}")))
 }

@@ -42,9 +42,9 @@ impl CallExecutor {
 
     /// Adds a call to the ready calls, keeping them in call order. The call starts as soon as a
     /// slot is free.
-    pub(super) fn enqueue(&mut self, candidate: ReadyCall) {
-        let place = self.ready_calls.partition_point(|other| other.index < candidate.index);
-        self.ready_calls.insert(place, candidate);
+    pub(super) fn enqueue(&mut self, ready_call: ReadyCall) {
+        let place = self.ready_calls.partition_point(|other| other.index < ready_call.index);
+        self.ready_calls.insert(place, ready_call);
     }
 
     /// Returns the slots available to calls that have not been admitted yet, or `None` while an
@@ -83,7 +83,7 @@ impl CallExecutor {
             (calls.journal.as_ref()).is_some_and(|journal| journal.has_result(&first.call.call_id));
         let needs_slot = !first.tool.runs_sub_agents() && !has_result;
         if self.pending_slot.is_none() && needs_slot {
-            let slot = calls.policy.call_policy(|gate| gate.acquire_slot(&first.call))?;
+            let slot = calls.policy.call_policy(|policy| policy.acquire_slot(&first.call))?;
             self.pending_slot = slot.map(|slot| (first.index, PolicyFuture::new(slot)));
         }
         let slot = match &mut self.pending_slot {
@@ -94,19 +94,19 @@ impl CallExecutor {
             None => None,
         };
         self.pending_slot = None;
-        let Some(candidate) = self.ready_calls.pop_front() else { return Ok(None) };
+        let Some(ready_call) = self.ready_calls.pop_front() else { return Ok(None) };
         let turn = Arc::clone(&calls.turn);
-        let mut context = ToolContext::new(&candidate.call, calls.history.id(), turn);
+        let mut context = ToolContext::new(&ready_call.call, calls.history.id(), turn);
         (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
-        calls.policy.call_policy(|gate| gate.on_start(&context))?;
-        context.policy_extension = calls.policy.call_policy(|gate| gate.policy_extension())?;
-        let limit = calls.toolkit.time_limit(&candidate.tool);
-        let tool = candidate.tool.clone();
+        calls.policy.call_policy(|policy| policy.on_start(&context))?;
+        context.policy_extension = calls.policy.call_policy(|policy| policy.policy_extension())?;
+        let limit = calls.toolkit.time_limit(&ready_call.tool);
+        let tool = ready_call.tool.clone();
         if let Some(journal) = &calls.journal {
-            journal.announce(&candidate.call, &tool);
+            journal.announce(&ready_call.call, &tool);
         }
         let journal = calls.journal.clone();
-        Ok(Some(match RunningCall::start(candidate, limit, context, slot, journal) {
+        Ok(Some(match RunningCall::start(ready_call, limit, context, slot, journal) {
             Ok(running) => {
                 let started = running.started_event();
                 self.has_timeouts |= limit.is_some();

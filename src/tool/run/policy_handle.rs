@@ -22,8 +22,8 @@ pub(super) struct PolicyFuture<T>(Option<BoxFuture<'static, T>>);
 pub(super) type HeldSlot = Box<dyn Any + Send>;
 
 impl PolicyHandle {
-    pub(super) fn new(gate: impl ToolPolicy + 'static) -> Self {
-        Self(Some(Box::new(gate)))
+    pub(super) fn new(policy: impl ToolPolicy + 'static) -> Self {
+        Self(Some(Box::new(policy)))
     }
 
     /// Returns whether there is a policy.
@@ -36,7 +36,7 @@ impl PolicyHandle {
         &mut self,
         f: impl FnOnce(&mut dyn ToolPolicy) -> T,
     ) -> Result<T, Error> {
-        self.try_call_policy(|gate| Ok(f(gate)))
+        self.try_call_policy(|policy| Ok(f(policy)))
     }
 
     /// Calls a fallible method of the policy.
@@ -45,7 +45,7 @@ impl PolicyHandle {
         f: impl FnOnce(&mut dyn ToolPolicy) -> Result<T, Error>,
     ) -> Result<T, Error> {
         match &mut self.0 {
-            Some(gate) => catch_policy_panic(|| f(&mut **gate)).flatten(),
+            Some(policy) => catch_policy_panic(|| f(&mut **policy)).flatten(),
             None => Ok(T::default()),
         }
     }
@@ -56,9 +56,9 @@ impl PolicyHandle {
         call: &ToolCall,
         result: &mut ToolResult,
     ) -> Result<(), Error> {
-        self.try_call_policy(|gate| {
+        self.try_call_policy(|policy| {
             let was = result.clone();
-            let looked = catch_policy_panic(|| gate.after_call(call, result)).flatten();
+            let looked = catch_policy_panic(|| policy.after_call(call, result)).flatten();
             if looked.is_err() {
                 *result = was;
             }

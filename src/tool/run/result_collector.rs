@@ -49,7 +49,7 @@ impl ResultCollector {
     pub(super) fn emit_result(&mut self, calls: &mut TurnCalls, ended: AnsweredCall) -> ToolEvent {
         let AnsweredCall { index: at, call, mut result } = ended;
         let redact = |json: &mut RawJson| {
-            calls.policy.try_call_policy(|gate| gate.redact_evidence(&call, json))
+            calls.policy.try_call_policy(|policy| policy.redact_evidence(&call, json))
         };
         let redacted = redact_each(evidence_mut(&mut result), redact);
         let looked = calls.policy.after_call(&call, &mut result);
@@ -68,7 +68,7 @@ impl ResultCollector {
         mut data: RawJson,
     ) -> ToolEvent {
         let redact = |data: &mut RawJson| {
-            calls.policy.try_call_policy(|gate| gate.redact_progress(&call, data))
+            calls.policy.try_call_policy(|policy| policy.redact_progress(&call, data))
         };
         self.set_error(redact_each(slice::from_mut(&mut data), redact));
         let ToolCall { call_id, name, .. } = call;
@@ -146,7 +146,7 @@ impl ResultCollector {
             return Err(error);
         }
         self.results.sort_by_key(|(at, _)| *at);
-        let TurnCalls { toolkit: kit, mut history, turn, is_resumed: resumed, .. } = calls;
+        let TurnCalls { toolkit, mut history, turn, is_resumed: resumed, .. } = calls;
         if let Some(told) = told {
             history = told();
         } else {
@@ -167,7 +167,7 @@ impl ResultCollector {
         }
         history.set_pending_calls(&pending);
         let results: Vec<_> = self.results.into_iter().map(|(_, result)| result).collect();
-        let is_poll = |name: &str| kit.get(name).is_some_and(Tool::is_pollable);
+        let is_poll = |name: &str| toolkit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();
         Ok(ToolRunOutcome {

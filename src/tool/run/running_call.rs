@@ -56,13 +56,13 @@ impl RunningCall {
     ///
     /// If starting the call panics, the `Err` contains the call with its result.
     pub(super) fn start(
-        candidate: ReadyCall,
+        ready_call: ReadyCall,
         limit: Option<TimeLimit>,
         context: ToolContext,
         slot: Option<HeldSlot>,
         journal: Option<Arc<dyn CallJournal>>,
     ) -> Result<Self, Box<AnsweredCall>> {
-        let ReadyCall { index: at, call, prepared, .. } = candidate;
+        let ReadyCall { index: at, call, prepared, .. } = ready_call;
         let record = context.call_record();
         let started = match journal {
             Some(_) => Ok((Some((prepared, context)), None)),

@@ -170,8 +170,8 @@ impl ToolRun {
     /// If the policy returns an error or panics, all running calls are dropped and the stream ends.
     /// [`finish`](Self::finish) then returns the error. Results that were emitted before the error
     /// remain valid.
-    pub fn with_policy(mut self, gate: impl ToolPolicy + 'static) -> Self {
-        self.turn_calls.policy = PolicyHandle::new(gate);
+    pub fn with_policy(mut self, policy: impl ToolPolicy + 'static) -> Self {
+        self.turn_calls.policy = PolicyHandle::new(policy);
         self
     }
 
@@ -246,8 +246,8 @@ impl ToolRun {
 
     /// Emits the events that were saved for the same calls, without running tools or calling the
     /// policy. The saved events do not include progress.
-    pub fn with_saved_calls(mut self, kept: SavedCalls) -> Self {
-        self.replayed = Some(Box::new(kept.into()));
+    pub fn with_saved_calls(mut self, saved: SavedCalls) -> Self {
+        self.replayed = Some(Box::new(saved.into()));
         self
     }
 
@@ -370,8 +370,8 @@ impl ToolRun {
     }
 
     fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
-        for judged in self.admission.take_verdicts(&mut self.turn_calls)? {
-            if let Some(event) = self.handle_admission(judged) {
+        for step in self.admission.take_verdicts(&mut self.turn_calls)? {
+            if let Some(event) = self.handle_admission(step) {
                 return Ok(Poll::Ready(Some(event)));
             }
         }
@@ -381,8 +381,8 @@ impl ToolRun {
             if let Some(event) = self.start_next(cx)? {
                 return Ok(Poll::Ready(Some(event)));
             }
-            let places = self.executor.free_slots();
-            match self.admission.next(&mut self.turn_calls, places, cx)? {
+            let slots = self.executor.free_slots();
+            match self.admission.next(&mut self.turn_calls, slots, cx)? {
                 AdmissionStep::Idle => break,
                 admitted => {
                     if let Some(event) = self.handle_admission(admitted) {
@@ -392,7 +392,7 @@ impl ToolRun {
             }
         }
         Ok(match self.executor.poll(cx) {
-            Poll::Ready(Some(said)) => Poll::Ready(Some(self.emit_update(said))),
+            Poll::Ready(Some(update)) => Poll::Ready(Some(self.emit_update(update))),
             Poll::Pending => Poll::Pending,
             // An admitted call that has not started yet is waiting for a slot.
             Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
@@ -405,8 +405,8 @@ impl ToolRun {
     /// Processes an admission step and returns the event to emit, if any.
     fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
         match admitted {
-            AdmissionStep::Allowed(candidate) => {
-                self.executor.enqueue(candidate);
+            AdmissionStep::Allowed(ready_call) => {
+                self.executor.enqueue(ready_call);
                 None
             }
             AdmissionStep::Answered(ended) => {
@@ -426,18 +426,18 @@ impl ToolRun {
             let ended = AnsweredCall::from_refusal(next.index, next.call, refusal);
             return Ok(Some(self.result_collector.emit_result(&mut self.turn_calls, ended)));
         }
-        let said = self.executor.start_next(&mut self.turn_calls, cx)?;
-        if let Some(CallUpdate::Event(_)) = said
+        let update = self.executor.start_next(&mut self.turn_calls, cx)?;
+        if let Some(CallUpdate::Event(_)) = update
             && counts
         {
             self.admission.count_started();
         }
-        Ok(said.map(|said| self.emit_update(said)))
+        Ok(update.map(|update| self.emit_update(update)))
     }
 
     /// Converts an update from a running call into an event.
-    fn emit_update(&mut self, said: CallUpdate) -> ToolEvent {
-        match said {
+    fn emit_update(&mut self, update: CallUpdate) -> ToolEvent {
+        match update {
             CallUpdate::Event(event) => event,
             CallUpdate::Progress { call, data } => {
                 self.result_collector.redact_progress(&mut self.turn_calls, call, data)

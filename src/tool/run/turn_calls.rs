@@ -77,9 +77,9 @@ pub(super) enum ArgsError {
 }
 
 impl TurnCalls {
-    pub(super) fn new(kit: &Toolkit, history: &History, turn: Arc<Turn>) -> Self {
+    pub(super) fn new(toolkit: &Toolkit, history: &History, turn: Arc<Turn>) -> Self {
         Self {
-            toolkit: kit.clone(),
+            toolkit: toolkit.clone(),
             history: history.clone(),
             turn,
             is_resumed: false,

@@ -31,7 +31,7 @@ impl CallIndex {
     pub(super) fn insert(&mut self, key: u32, wire_id: &str, at: usize) {
         self.by_key.insert(key, at);
         match self.by_wire_id.get_mut(wire_id) {
-            Some(places) => places.push(at),
+            Some(positions) => positions.push(at),
             None => {
                 self.by_wire_id.insert(wire_id.to_owned(), vec![at]);
             }

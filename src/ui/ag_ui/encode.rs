@@ -209,15 +209,16 @@ impl AgUiEncoder {
         }
         lane.close(out);
         self.messages.extend(lane.messages());
-        let kept: Vec<String> = turn.tool_calls().map(|call| lane.call_id(&call.call_id)).collect();
-        self.withdraw(lane, &kept, "the model retracted it", out);
+        let remaining: Vec<String> =
+            turn.tool_calls().map(|call| lane.call_id(&call.call_id)).collect();
+        self.withdraw(lane, &remaining, "the model retracted it", out);
         lane.is_between_turns = true;
     }
 
     /// Sends a result for each withdrawn call, because a client would otherwise treat the call as
     /// pending. Calls whose ids are in `kept` are not withdrawn.
-    fn withdraw(&mut self, lane: &Lane, kept: &[String], why: &str, out: &mut Vec<u8>) {
-        for tool_call_id in lane.call_ids_without(kept) {
+    fn withdraw(&mut self, lane: &Lane, remaining: &[String], why: &str, out: &mut Vec<u8>) {
+        for tool_call_id in lane.call_ids_without(remaining) {
             self.withdrawn_count += 1;
             let message_id = format!("withdrawn-{}-{tool_call_id}", self.withdrawn_count);
             let metadata = json!({ "is_error": true, "kind": "interrupted" });

@@ -143,9 +143,9 @@ impl Lane {
     }
 
     /// Returns the ids of this turn's calls, except the ids in `kept`.
-    pub(super) fn call_ids_without(&self, kept: &[String]) -> Vec<String> {
+    pub(super) fn call_ids_without(&self, excluded: &[String]) -> Vec<String> {
         let ids = self.calls.iter().map(|call| &call.id);
-        ids.filter(|id| !kept.contains(id)).cloned().collect()
+        ids.filter(|id| !excluded.contains(id)).cloned().collect()
     }
 
     /// Returns the messages that the turn has produced so far.

@@ -475,12 +475,12 @@ async fn verdicts_steered_input_and_interrupts_use_the_format_of_the_version() {
         types(events().await, Version::V6).await,
         types(events().await, Version::V7).await,
     ];
-    for (types, asked, answered, steered) in [
+    for (types, prompt, answered, steered) in [
         (&v5, "data-approval", None, "data-steer"),
         (&v6, "tool-approval-request", None, "data-steer"),
         (&v7, "tool-approval-request", Some("tool-approval-response"), "steering-message"),
     ] {
-        assert!(has(types, asked) && has(types, steered) && has(types, "abort"), "{types:?}");
+        assert!(has(types, prompt) && has(types, steered) && has(types, "abort"), "{types:?}");
         assert_eq!(has(types, "tool-approval-response"), answered.is_some(), "{types:?}");
     }
     for version in [Version::V6, Version::V7] {

@@ -207,8 +207,8 @@ fn require_approval_is_kept_with_earlier_and_later_rewrites() {
         [RequireApproval, Allow],
         &CombinedDecision::RequireApproval { arguments: None },
     );
-    let asked = CombinedDecision::RequireApproval { arguments: Some(r#"{"a":2}"#.to_owned()) };
-    check_before_tool([rewrite(r#"{"a":1}"#), RequireApproval, rewrite(r#"{"a":2}"#)], &asked);
+    let expected = CombinedDecision::RequireApproval { arguments: Some(r#"{"a":2}"#.to_owned()) };
+    check_before_tool([rewrite(r#"{"a":1}"#), RequireApproval, rewrite(r#"{"a":2}"#)], &expected);
 }
 
 #[test]
@@ -252,17 +252,17 @@ fn block_takes_precedence_over_ending_the_run() {
 
 #[test]
 fn hooks_after_the_first_should_stop_are_not_called() {
-    let asked = Shared::<Vec<u8>>::default();
+    let expected = Shared::<Vec<u8>>::default();
     let hook = |id: u8, answer: bool| {
-        let asked = asked.clone();
+        let expected = expected.clone();
         Box::new(should_stop(move |_| {
-            asked.lock().unwrap().push(id);
+            expected.lock().unwrap().push(id);
             ready(answer)
         })) as Box<dyn Hook>
     };
     let hooks = hooks([hook(1, false), hook(2, true), hook(3, false)]);
     assert!(poll_once(hooks.should_stop(&state())).unwrap());
-    assert_eq!(*asked.lock().unwrap(), [1, 2]);
+    assert_eq!(*expected.lock().unwrap(), [1, 2]);
 }
 
 #[test]
@@ -394,7 +394,7 @@ fn a_hook_closure_may_return_a_value_or_a_result() {
             async move { *counting.lock().unwrap() += state.counts.model_calls + 1 }
         })
     };
-    let said = assistant_message(|_, turn| async move {
+    let observed = assistant_message(|_, turn| async move {
         assert_eq!(turn.text(), "hi");
         Ok(())
     });
@@ -404,6 +404,6 @@ fn a_hook_closure_may_return_a_value_or_a_result() {
     assert_eq!(error.kind(), ErrorKind::Store);
     poll_once(capturing.turn_started(&state)).unwrap();
     assert_eq!(*counting.lock().unwrap(), 1);
-    poll_once(said.assistant_message(&state, &turn)).unwrap();
+    poll_once(observed.assistant_message(&state, &turn)).unwrap();
     assert!(plain.name().contains("a_hook_closure_may_return_a_value_or_a_result"));
 }

@@ -61,9 +61,9 @@ impl Block {
         tool_names: &ToolNames,
         turn: &mut TurnBuilder,
     ) -> Result<Option<Self>, Error> {
-        let mut room = String::new();
+        let mut scratch = String::new();
         // A value that is not an object is not a block.
-        let block = read_lenient::<Lenient<WireBlock<'_>>>(raw.get(), &mut room)
+        let block = read_lenient::<Lenient<WireBlock<'_>>>(raw.get(), &mut scratch)
             .ok()
             .and_then(|block| block.0);
         let Some(block) = block else { return Ok(None) };

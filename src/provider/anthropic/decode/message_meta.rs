@@ -67,8 +67,8 @@ impl MessageMeta {
     /// Reads the metadata from an event's `data`. Ignores `data` unless it contains an event with
     /// metadata.
     pub(super) fn read_event(&mut self, data: &str) {
-        let mut room = String::new();
-        let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut room) else { return };
+        let mut scratch = String::new();
+        let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut scratch) else { return };
         let (message, delta) = (event.message.0, event.delta.0);
         let usages =
             [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
@@ -76,10 +76,10 @@ impl MessageMeta {
         let in_words = message.as_ref().and_then(|message| message.input_transformations);
         let changed = event.input_transformations.or(in_words);
         set_field(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
-        for words in [message, delta].into_iter().flatten() {
-            set_field(&mut self.container, words.container);
-            set_field(&mut self.stop_sequence, words.stop_sequence);
-            set_field(&mut self.stop_details, words.stop_details);
+        for fields in [message, delta].into_iter().flatten() {
+            set_field(&mut self.container, fields.container);
+            set_field(&mut self.stop_sequence, fields.stop_sequence);
+            set_field(&mut self.stop_details, fields.stop_details);
         }
     }
 

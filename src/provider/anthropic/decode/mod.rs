@@ -209,8 +209,8 @@ impl Decoder {
     }
 
     fn on_compaction_delta(&mut self, index: u64, data: &str) {
-        let mut room = String::new();
-        let event: RawDelta<'_> = read_lenient(data, &mut room).unwrap_or_default();
+        let mut scratch = String::new();
+        let event: RawDelta<'_> = read_lenient(data, &mut scratch).unwrap_or_default();
         let open = self.open_blocks.iter_mut().rfind(|(open, _)| *open == index);
         if let Some((_, block)) = open
             && let Some(delta) = event.delta.and_then(|delta| OrderedFields::parse(delta.get()))
@@ -261,8 +261,8 @@ impl Decode for Decoder {
             return Ok(FrameOutcome::Continue);
         }
         self.template.forget();
-        let mut room = String::new();
-        let event: Event<'_> = read_frame("an event", frame.data, &mut room)?;
+        let mut scratch = String::new();
+        let event: Event<'_> = read_frame("an event", frame.data, &mut scratch)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
         // An event without an index belongs to the only block that is open.
         let is_anybodys = event.index.0.is_none()
@@ -330,8 +330,8 @@ impl Decode for Decoder {
         frame: Frame<'_>,
         turn: &mut TurnBuilder,
     ) -> Result<FrameOutcome, Error> {
-        let mut room = String::new();
-        let Ok(event) = read_lenient::<Event<'_>>(frame.data, &mut room) else {
+        let mut scratch = String::new();
+        let Ok(event) = read_lenient::<Event<'_>>(frame.data, &mut scratch) else {
             return Ok(FrameOutcome::Done);
         };
         let starts = event.r#type.get().unwrap_or(frame.event) == "message_start";

@@ -92,20 +92,20 @@ impl Settings {
             ],
         )?;
         check_thinking_options(options, options.reasoning)?;
-        let asked = options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
+        let max_output = options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
-            None => (None, None, asked),
-            Some(Reasoning::Off) => (Some(Thinking::Disabled), None, asked),
+            None => (None, None, max_output),
+            Some(Reasoning::Off) => (Some(Thinking::Disabled), None, max_output),
             Some(Reasoning::Effort(effort)) => {
                 let display = Some("summarized");
                 let thinking = Thinking::Adaptive { display, block_binding: None };
-                (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), asked)
+                (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), max_output)
             }
             // The limit includes thinking tokens. If the thinking budget leaves no tokens for the
             // answer, the budget is added to the limit.
             Some(Reasoning::Budget(budget_tokens)) => {
-                let raised = asked.saturating_add(budget_tokens);
-                let max_tokens = if budget_tokens < asked { asked } else { raised };
+                let raised = max_output.saturating_add(budget_tokens);
+                let max_tokens = if budget_tokens < max_output { max_output } else { raised };
                 let thinking = Thinking::Enabled { budget_tokens, block_binding: None };
                 (Some(thinking), None, max_tokens)
             }

@@ -194,7 +194,7 @@ impl Decoder {
         raw: &'a RawValue,
         turn: &mut TurnBuilder,
     ) -> Result<Option<(bool, &'a str)>, Error> {
-        let mut room = String::new();
+        let mut scratch = String::new();
         // A value that is not an object is not a part.
         if !raw.get().starts_with('{') {
             if raw.get() != "null" {
@@ -202,7 +202,7 @@ impl Decoder {
             }
             return Ok(None);
         }
-        let part: Part<'_> = read_chunk(raw.get(), &mut room)?;
+        let part: Part<'_> = read_chunk(raw.get(), &mut scratch)?;
         if let Some(call) = part.function_call {
             self.open_text = None;
             self.calls.push(call, part.thought_signature.non_empty(), &self.model, turn)?;
@@ -280,12 +280,12 @@ impl Decoder {
             return;
         }
         let value = Value::Object(value);
-        let kept = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
-        if let Some(kept) = kept.as_array_mut()
-            && kept.len() < MAX_SOURCES_PER_KIND
-            && !kept.contains(&value)
+        let values = self.sources.entry(name).or_insert_with(|| Value::Array(Vec::new()));
+        if let Some(values) = values.as_array_mut()
+            && values.len() < MAX_SOURCES_PER_KIND
+            && !values.contains(&value)
         {
-            kept.push(value);
+            values.push(value);
         }
     }
 }
@@ -297,7 +297,7 @@ impl Decode for Decoder {
             return Ok(FrameOutcome::Continue);
         }
         self.template.forget();
-        let mut room = String::new();
+        let mut scratch = String::new();
         match frame.data.trim() {
             "" => {}
             // Proxies send this marker.
@@ -305,13 +305,13 @@ impl Decode for Decoder {
             _ if frame.event == "error" => return Err(failure::error_in_stream(frame.data)),
             // This is the format of responses without `alt=sse`, and of errors.
             list if list.starts_with('[') => {
-                for chunk in read_chunk::<Vec<&RawValue>>(list, &mut room)? {
-                    let mut room = String::new();
-                    self.on_chunk(&read_chunk(chunk.get(), &mut room)?, turn)?;
+                for chunk in read_chunk::<Vec<&RawValue>>(list, &mut scratch)? {
+                    let mut scratch = String::new();
+                    self.on_chunk(&read_chunk(chunk.get(), &mut scratch)?, turn)?;
                 }
             }
             json => {
-                let chunk = read_chunk(json, &mut room)?;
+                let chunk = read_chunk(json, &mut scratch)?;
                 if let Some((part, text)) = self.on_chunk(&chunk, turn)? {
                     self.template.remember(&frame, text, Some("usageMetadata"), part);
                 }
@@ -343,9 +343,9 @@ impl Decode for Decoder {
 /// the call's arguments.
 fn read_chunk<'a, T: serde::Deserialize<'a>>(
     json: &'a str,
-    room: &'a mut String,
+    scratch: &'a mut String,
 ) -> Result<T, Error> {
-    lenient::read_lenient_unless_contains("functionCall", json, room).map_err(|error| {
+    lenient::read_lenient_unless_contains("functionCall", json, scratch).map_err(|error| {
         protocol_error(format!("a chunk cannot be read: {error}")).with_source(error)
     })
 }
@@ -356,8 +356,8 @@ fn has_content(raw: &RawValue) -> bool {
     if !raw.get().starts_with('{') {
         return false;
     }
-    let mut room = String::new();
-    let Ok(part) = read_chunk::<Part<'_>>(raw.get(), &mut room) else { return true };
+    let mut scratch = String::new();
+    let Ok(part) = read_chunk::<Part<'_>>(raw.get(), &mut scratch) else { return true };
     match (part.function_call, part.text.get()) {
         (Some(call), _) => {
             lenient::read_object::<FunctionCall<'_>>(call).is_none_or(|call| !call.is_empty())

@@ -51,10 +51,10 @@ impl<'a> Line<'a> {
     /// a line.
     pub(super) fn parse(
         json: &'a str,
-        room: &'a mut String,
+        scratch: &'a mut String,
     ) -> Result<Option<Self>, serde_json::Error> {
         match json.starts_with('{') {
-            true => lenient::read_lenient_unless_contains("tool_calls", json, room).map(Some),
+            true => lenient::read_lenient_unless_contains("tool_calls", json, scratch).map(Some),
             false => serde_json::from_str::<IgnoredAny>(json).map(|_| None),
         }
     }

@@ -139,8 +139,8 @@ impl Decode for Decoder {
             return Ok(FrameOutcome::Continue);
         }
         self.template.forget();
-        let mut room = String::new();
-        match Line::parse(frame.data, &mut room) {
+        let mut scratch = String::new();
+        match Line::parse(frame.data, &mut scratch) {
             Ok(Some(line)) => {
                 let outcome = self.on_line(&line, turn)?;
                 if let Some((kind, text)) = repeatable_text(&line) {
@@ -162,8 +162,8 @@ impl Decode for Decoder {
         frame: Frame<'_>,
         _turn: &mut TurnBuilder,
     ) -> Result<FrameOutcome, Error> {
-        let mut room = String::new();
-        let line = Line::parse(frame.data, &mut room).ok().flatten();
+        let mut scratch = String::new();
+        let line = Line::parse(frame.data, &mut scratch).ok().flatten();
         match line.is_some_and(|line| line.has_calls()) {
             true => Err(protocol_error("a tool call came after the end")),
             false => Ok(FrameOutcome::Done),

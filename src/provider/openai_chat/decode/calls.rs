@@ -217,8 +217,8 @@ impl Calls {
                 return Err(protocol_error("a tool call has no name"));
             }
             call.start(item_key(at), &self.tool_names, turn);
-            let kept = std::mem::take(&mut call.data);
-            if let Some(value) = kept.into_non_empty_json() {
+            let fields = std::mem::take(&mut call.data);
+            if let Some(value) = fields.into_non_empty_json() {
                 turn.set_tool_call_data(item_key(at), data(value));
             }
             turn.end_tool_call(item_key(at));

@@ -241,9 +241,9 @@ impl Decoder {
             let message = "the model answered with audio, which is not supported";
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("audio"));
         }
-        if let Some(words) = self.reasoning.push_rare_fields(rare) {
+        if let Some(reasoning) = self.reasoning.push_rare_fields(rare) {
             if !self.has_reasoning_text {
-                turn.push_reasoning(REASONING_ITEM_KEY, &words, ReasoningKind::Trace);
+                turn.push_reasoning(REASONING_ITEM_KEY, &reasoning, ReasoningKind::Trace);
             }
             // Reserves a position for the reasoning item. `finish` sets the item's data, which may
             // be encrypted.
@@ -324,8 +324,8 @@ impl Decode for Decoder {
         if frame.data.trim().is_empty() {
             return Ok(FrameOutcome::Continue);
         }
-        let mut room = String::new();
-        let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut room)?;
+        let mut scratch = String::new();
+        let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut scratch)?;
         if let Some(error) = failure::non_null_error(chunk.error) {
             return Err(failure::error_in_stream(error.get()));
         }

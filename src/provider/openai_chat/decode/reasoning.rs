@@ -48,10 +48,10 @@ impl ReasoningData {
         if delta.reasoning_details.is_none() && delta.thinking_blocks.is_none() {
             return None;
         }
-        let mut words = String::new();
+        let mut reasoning = String::new();
         for fields in OrderedFields::parse_list(delta.reasoning_details) {
             let piece = ReasoningPiece::new(fields, DETAIL_TEXT_FIELDS);
-            words.push_str(&piece.text);
+            reasoning.push_str(&piece.text);
             let place =
                 (piece.text_field, raw_field(&piece.fields, "index").unwrap_or("").to_owned());
             let newest = self.newest_detail.get(&place).and_then(|at| self.details.get_mut(*at));
@@ -63,18 +63,18 @@ impl ReasoningData {
                 }
             }
         }
-        let details_spoke = !words.is_empty();
+        let details_spoke = !reasoning.is_empty();
         for fields in OrderedFields::parse_list(delta.thinking_blocks) {
             let piece = ReasoningPiece::new(fields, BLOCK_TEXT_FIELDS);
             if !details_spoke {
-                words.push_str(&piece.text);
+                reasoning.push_str(&piece.text);
             }
             match self.thinking_blocks.last_mut().filter(|last| last.is_open_for(&piece)) {
                 Some(last) => last.append(piece),
                 None => self.thinking_blocks.push(piece),
             }
         }
-        Some(words)
+        Some(reasoning)
     }
 
     /// Returns all of the turn's reasoning in a form that can be sent back, or `None` if the turn

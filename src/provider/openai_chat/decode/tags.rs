@@ -157,8 +157,8 @@ impl TagParser {
             self.advance(at + tag.len(), next);
             return true;
         }
-        let kept = (1..tag.len()).rev().find(|len| self.held_text.ends_with(&tag[..*len]));
-        let at = self.held_text.len() - kept.unwrap_or_default();
+        let overlap = (1..tag.len()).rev().find(|len| self.held_text.ends_with(&tag[..*len]));
+        let at = self.held_text.len() - overlap.unwrap_or_default();
         say(&self.held_text[..at]);
         self.held_text.drain(..at);
         false
@@ -183,17 +183,17 @@ mod tests {
             let mut tags = TagParser::new(think, calls).unwrap();
             let mut actual: Vec<String> = Vec::new();
             let mut say = |piece: TextPiece<'_>| {
-                let (kind, words) = match piece {
-                    TextPiece::Text(words) => ("text ", words),
-                    TextPiece::Reasoning(words) => ("thought ", words),
-                    TextPiece::Call(words) => ("call ", words),
+                let (kind, text) = match piece {
+                    TextPiece::Text(text) => ("text ", text),
+                    TextPiece::Reasoning(text) => ("thought ", text),
+                    TextPiece::Call(text) => ("call ", text),
                 };
-                if words.is_empty() {
+                if text.is_empty() {
                     return;
                 }
                 match actual.last_mut().filter(|last| last.starts_with(kind) && kind != "call ") {
-                    Some(last) => last.push_str(words),
-                    None => actual.push(kind.to_owned() + words),
+                    Some(last) => last.push_str(text),
+                    None => actual.push(kind.to_owned() + text),
                 }
             };
             for piece in letters.chunks(size) {

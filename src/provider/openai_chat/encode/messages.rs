@@ -300,18 +300,18 @@ impl<'a> Messages<'a> {
         issued_id: Option<String>,
         data: Option<&'a ProviderData>,
     ) -> Call<'a> {
-        let kept =
+        let stored =
             |name: &str| data.and_then(|data| OrderedFields::provider_data_field(data, name));
-        let thought = kept(SIGNATURE_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
+        let thought = stored(SIGNATURE_FIELD).and_then(|raw| serde_json::from_str(raw.get()).ok());
         let thought: Option<String> = thought;
-        let [extra_content, provider_specific_fields] = CALL_EXTRA_FIELDS.map(kept);
+        let [extra_content, provider_specific_fields] = CALL_EXTRA_FIELDS.map(stored);
         Call {
             id: self.call_ids.call_id(&call.call_id, issued_id, thought.as_deref()),
             r#type: "function",
             function: CallFunction {
                 name: self.tool_names.sent_name(&call.name),
                 arguments: arguments_as_object(call),
-                provider_specific_fields: kept("function"),
+                provider_specific_fields: stored("function"),
             },
             extra_content,
             provider_specific_fields,

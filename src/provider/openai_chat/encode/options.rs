@@ -111,25 +111,25 @@ fn set_reasoning(
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
-    let effort_name = |words: EffortNames| match reasoning {
-        Reasoning::Off => Ok(words.off),
-        Reasoning::Effort(effort) => Ok(words.name_of(effort)),
+    let effort_name = |names: EffortNames| match reasoning {
+        Reasoning::Off => Ok(names.off),
+        Reasoning::Effort(effort) => Ok(names.name_of(effort)),
         Reasoning::Budget(_) => Err(unsupported_error(WIRE_NAME, "reasoning")),
     };
     Ok(match (dialect.reasoning_setting, reasoning) {
         (ReasoningSetting::None, _) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
-        (ReasoningSetting::Effort(words), _) => body.set("reasoning_effort", effort_name(words)?),
+        (ReasoningSetting::Effort(names), _) => body.set("reasoning_effort", effort_name(names)?),
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
         }
-        (ReasoningSetting::Object(words), _) => {
-            body.set("reasoning", json!({ "effort": effort_name(words)? }))
+        (ReasoningSetting::Object(names), _) => {
+            body.set("reasoning", json!({ "effort": effort_name(names)? }))
         }
         (ReasoningSetting::Thinking(_), Reasoning::Off) => {
             body.set("thinking", json!({ "type": "disabled" }))
         }
-        (ReasoningSetting::Thinking(words), _) => body
-            .set("reasoning_effort", effort_name(words)?)
+        (ReasoningSetting::Thinking(names), _) => body
+            .set("reasoning_effort", effort_name(names)?)
             .set("thinking", json!({ "type": "enabled" })),
     })
 }
@@ -143,14 +143,14 @@ fn response_format(output: &Output, dialect: &Dialect) -> Result<Option<Value>, 
         ) => {
             json!({ "type": "json_object" })
         }
-        (Output::Schema(asked), OutputForms::Schema | OutputForms::ObjectAndSchema) => {
-            let schema = to_plain_output_schema(&asked.schema);
-            let schema = json!({ "name": asked.name, "schema": schema });
+        (Output::Schema(requested), OutputForms::Schema | OutputForms::ObjectAndSchema) => {
+            let schema = to_plain_output_schema(&requested.schema);
+            let schema = json!({ "name": requested.name, "schema": schema });
             json!({ "type": "json_schema", "json_schema": schema })
         }
-        (Output::Schema(asked), OutputForms::ObjectAndStrictSchema) => {
-            let (schema, strict) = to_openai_output_schema(&asked.schema)?;
-            let schema = json!({ "name": asked.name, "schema": schema, "strict": strict });
+        (Output::Schema(requested), OutputForms::ObjectAndStrictSchema) => {
+            let (schema, strict) = to_openai_output_schema(&requested.schema)?;
+            let schema = json!({ "name": requested.name, "schema": schema, "strict": strict });
             json!({ "type": "json_schema", "json_schema": schema })
         }
         (Output::Json, OutputForms::TextOnly | OutputForms::Schema)

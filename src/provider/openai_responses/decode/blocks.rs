@@ -63,8 +63,8 @@ impl OutputItems {
         raw: &RawValue,
         turn: &mut TurnBuilder,
     ) {
-        let mut room = String::new();
-        let Some(item) = WireItem::parse(raw, &mut room) else { return };
+        let mut scratch = String::new();
+        let Some(item) = WireItem::parse(raw, &mut scratch) else { return };
         let location = Location { id: item.id.or_empty(), ..location };
         // If the item already exists, its start event was sent twice.
         if self.find(location, |slot| slot.may_match(&item)).is_none() {
@@ -97,9 +97,9 @@ impl OutputItems {
         piece: &str,
         turn: &mut TurnBuilder,
     ) {
-        if let Some(words) = self.slots[at].open_text_mut() {
-            words.push_delta(part, piece, item_key(at), turn);
-            self.has_too_many_parts |= words.has_too_many_parts();
+        if let Some(parts) = self.slots[at].open_text_mut() {
+            parts.push_delta(part, piece, item_key(at), turn);
+            self.has_too_many_parts |= parts.has_too_many_parts();
         }
     }
 
@@ -112,12 +112,12 @@ impl OutputItems {
         turn: &mut TurnBuilder,
     ) {
         let at = self.text_slot(location, part.0);
-        if let Some(words) = self.slots[at].open_text_mut() {
-            let differs = words.push_whole(part, text, item_key(at), turn) == Comparison::Different;
+        if let Some(parts) = self.slots[at].open_text_mut() {
+            let differs = parts.push_whole(part, text, item_key(at), turn) == Comparison::Different;
             // A mismatch in reasoning is tolerated: reasoning text is only for display, and the
             // finished item is sent back.
             self.has_mismatch |= differs && !part.0.is_reasoning();
-            self.has_too_many_parts |= words.has_too_many_parts();
+            self.has_too_many_parts |= parts.has_too_many_parts();
         }
     }
 
@@ -215,8 +215,8 @@ impl OutputItems {
         raw: &RawValue,
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
-        let mut room = String::new();
-        let Some(item) = WireItem::parse(raw, &mut room) else { return Ok(()) };
+        let mut scratch = String::new();
+        let Some(item) = WireItem::parse(raw, &mut scratch) else { return Ok(()) };
         let location = Location { id: item.id.or_empty(), ..location };
         let found = self.find_or_newest(location, |slot| slot.may_match(&item));
         let at = found.unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
@@ -240,8 +240,8 @@ impl OutputItems {
             if self.exceeds_item_limit() {
                 break;
             }
-            let mut room = String::new();
-            let Some(item) = WireItem::parse(raw, &mut room) else { continue };
+            let mut scratch = String::new();
+            let Some(item) = WireItem::parse(raw, &mut scratch) else { continue };
             let location = Location { index: Some(index), id: item.id.or_empty() };
             let at = self
                 .find_for_terminal_item(location, &item)
@@ -269,8 +269,8 @@ impl OutputItems {
     pub(super) fn emit_again(&mut self, turn: &mut TurnBuilder) {
         for at in 0..self.slots.len() {
             match &self.slots[at].kind {
-                SlotKind::Message(words) | SlotKind::Reasoning(words) => {
-                    words.emit_again(item_key(at), turn);
+                SlotKind::Message(parts) | SlotKind::Reasoning(parts) => {
+                    parts.emit_again(item_key(at), turn);
                 }
                 SlotKind::Call(_) => self.emit_call(at, turn),
                 SlotKind::ProviderItem(_) => {}
@@ -283,7 +283,7 @@ impl OutputItems {
 
     pub(super) fn has_refusal(&self) -> bool {
         let refuses =
-            |slot: &Slot| matches!(&slot.kind, SlotKind::Message(words) if words.has_refusal());
+            |slot: &Slot| matches!(&slot.kind, SlotKind::Message(parts) if parts.has_refusal());
         self.slots.iter().any(refuses)
     }
 
@@ -420,20 +420,20 @@ impl OutputItems {
                 slot.data = slot.data.take().or_else(|| passthrough::call_data(raw, after));
             }
             _ if slot.is_done => return Ok(()),
-            SlotKind::Message(words) => {
+            SlotKind::Message(parts) => {
                 let final_value = message_text_parts(&item.content.0);
                 self.has_mismatch |=
-                    words.push_all(&final_value, key, turn) == Comparison::Different;
-                self.has_too_many_parts |= words.has_too_many_parts();
+                    parts.push_all(&final_value, key, turn) == Comparison::Different;
+                self.has_too_many_parts |= parts.has_too_many_parts();
                 if item.phase.get() == Some("commentary") {
                     turn.mark_commentary(key);
                 }
                 slot.data = passthrough::message_data(raw, &item.content.0, after);
             }
-            SlotKind::Reasoning(words) => {
-                if words.is_empty() {
-                    let _ = words.push_all(&reasoning_text_parts(item), key, turn);
-                    self.has_too_many_parts |= words.has_too_many_parts();
+            SlotKind::Reasoning(parts) => {
+                if parts.is_empty() {
+                    let _ = parts.push_all(&reasoning_text_parts(item), key, turn);
+                    self.has_too_many_parts |= parts.has_too_many_parts();
                 }
                 slot.data = deserialize_json(raw);
                 self.last_reasoning_id = Some(item.id.or_empty().to_owned());
@@ -518,7 +518,7 @@ impl Slot {
     /// Returns the item's text, if the item is an unfinished message or unfinished reasoning.
     fn open_text_mut(&mut self) -> Option<&mut TextParts> {
         match &mut self.kind {
-            SlotKind::Message(words) | SlotKind::Reasoning(words) if !self.is_done => Some(words),
+            SlotKind::Message(parts) | SlotKind::Reasoning(parts) if !self.is_done => Some(parts),
             SlotKind::Message(_)
             | SlotKind::Reasoning(_)
             | SlotKind::Call(_)

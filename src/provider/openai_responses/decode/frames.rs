@@ -73,8 +73,8 @@ pub(super) struct WireItem<'a> {
 
 impl<'a> WireItem<'a> {
     /// Parses an item. Returns `None` if the value is not an object or has no type.
-    pub(super) fn parse(raw: &'a RawValue, room: &'a mut String) -> Option<Self> {
-        let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), room).ok()?;
+    pub(super) fn parse(raw: &'a RawValue, scratch: &'a mut String) -> Option<Self> {
+        let Lenient(item) = lenient::read_lenient::<Lenient<Self>>(raw.get(), scratch).ok()?;
         item.filter(|item| !item.r#type.or_empty().is_empty())
     }
 }

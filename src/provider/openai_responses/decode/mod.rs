@@ -289,8 +289,8 @@ impl Decode for Decoder {
         }
         turn.set_provider(PROVIDER_NAME);
         self.template.forget();
-        let mut room = String::new();
-        let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut room)?;
+        let mut scratch = String::new();
+        let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut scratch)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
         if let Some(kind) = DeltaKind::of_event(kind, &event) {
             let text = event.delta.and_then(deserialize_string);

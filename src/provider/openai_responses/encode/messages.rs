@@ -140,8 +140,8 @@ impl<'a> InputItems<'a> {
         if text.is_empty() {
             return Ok(());
         }
-        let kept = data.and_then(|data| self.linked_item(data));
-        self.push_linked_or_plain(kept.and_then(|kept| kept.into_message(text)), || {
+        let stored = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(stored.and_then(|stored| stored.into_message(text)), || {
             let content = json!([{ "type": "output_text", "text": text }]);
             json!({ "type": "message", "role": "assistant", "content": content })
         })
@@ -156,8 +156,8 @@ impl<'a> InputItems<'a> {
         let id = self.prefix.issued_ids.call_id(call, issued_id);
         let name = self.tool_names.sent_name(&call.name);
         let arguments = arguments_as_object(call);
-        let kept = data.and_then(|data| self.linked_item(data));
-        self.push_linked_or_plain(kept.and_then(|kept| kept.into_call(&id, &name, &arguments)), || {
+        let stored = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(stored.and_then(|stored| stored.into_call(&id, &name, &arguments)), || {
             json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
         })
     }
@@ -197,10 +197,10 @@ impl<'a> InputItems<'a> {
     /// Returns an item's stored fields if they are linked to the preceding reasoning item. The API
     /// rejects an item that is sent with an id but without the linked reasoning item.
     fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
-        let kept = PassthroughItem::from_provider_data(data)?;
+        let stored = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
         let before = waiting.or(self.prefix.last_reasoning_id.as_deref());
-        (kept.after.as_deref() == before).then_some(kept)
+        (stored.after.as_deref() == before).then_some(stored)
     }
 
     fn flush_reasoning(&mut self) -> Result<(), Error> {

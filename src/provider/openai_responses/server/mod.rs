@@ -109,8 +109,8 @@ impl ResponseWriter {
             id: opening.id.to_owned(),
             response,
             frame_count: 0,
-            encrypts_reasoning: body["include"].as_array().is_some_and(|words| {
-                words.iter().any(|word| word == "reasoning.encrypted_content")
+            encrypts_reasoning: body["include"].as_array().is_some_and(|values| {
+                values.iter().any(|word| word == "reasoning.encrypted_content")
             }),
             sign_fn: opening.sign_fn,
             open_item: None,

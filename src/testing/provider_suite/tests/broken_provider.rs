@@ -180,8 +180,8 @@ impl Provider for BrokenProvider {
                         (Err(Some(_)), Some(again)) => again().boxed(),
                         (Err(Some(error)), None) => stream::iter([Err(error)]).boxed(),
                         (Err(None), _) => stream::empty().boxed(),
-                        (Ok(event), kept) => {
-                            *again = kept;
+                        (Ok(event), rest) => {
+                            *again = rest;
                             stream::iter([Ok(event)]).boxed()
                         }
                     };

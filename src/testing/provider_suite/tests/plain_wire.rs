@@ -131,13 +131,13 @@ impl Decode for Decoder {
         let Some((field, value)) = line.as_object().and_then(|line| line.iter().next()) else {
             return Ok(FrameOutcome::Continue);
         };
-        let words = value.as_str().unwrap_or_default();
+        let text = value.as_str().unwrap_or_default();
         match (field.as_str(), self.fault) {
-            ("text", Fault::TrimsText) => turn.push_text(self.calls, words.trim_end()),
+            ("text", Fault::TrimsText) => turn.push_text(self.calls, text.trim_end()),
             ("text", _) | ("thought", Fault::SpeaksItsThoughts) => {
-                turn.push_text(self.calls, words);
+                turn.push_text(self.calls, text);
             }
-            ("thought", _) => turn.push_reasoning(self.calls, words, ReasoningKind::Trace),
+            ("thought", _) => turn.push_reasoning(self.calls, text, ReasoningKind::Trace),
             ("call", Fault::LosesTheSecondCall) if self.calls > 0 => {}
             ("call", _) => self.call(value, turn),
             ("usage", Fault::CountsNothing) => {}
@@ -147,11 +147,11 @@ impl Decode for Decoder {
                 ..Usage::default()
             }),
             ("stop", Fault::AlwaysStops) | ("error", Fault::CompletesWhatFails) => {
-                turn.stop(StopReason::Stop, words);
+                turn.stop(StopReason::Stop, text);
                 return Ok(FrameOutcome::Done);
             }
             ("stop", _) => {
-                turn.stop(StopReason::Other(words.to_owned()), words);
+                turn.stop(StopReason::Other(text.to_owned()), text);
                 return Ok(FrameOutcome::Done);
             }
             ("error", _) => return Err(error_in_stream(&value.to_string())),

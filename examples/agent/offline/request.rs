@@ -27,28 +27,28 @@ pub(crate) struct CallResult {
 
 impl ParsedRequest {
     pub(crate) fn parse(body: &Value) -> Self {
-        let mut asked = Self::default();
+        let mut request = Self::default();
         for tool in array_items(&body["tools"]) {
-            asked.tool_names.extend(tool["name"].as_str().map(str::to_owned));
-            asked.outside_tools.extend(OutsideTool::parse(tool));
+            request.tool_names.extend(tool["name"].as_str().map(str::to_owned));
+            request.outside_tools.extend(OutsideTool::parse(tool));
         }
         let mut calls: Vec<&Value> = Vec::new();
         for message in array_items(&body["messages"]) {
             let is_user = message["role"] == "user";
             if let Some(text) = message["content"].as_str().filter(|_| is_user) {
-                asked.set_question(text);
+                request.set_question(text);
             }
             for block in array_items(&message["content"]) {
                 match block["type"].as_str() {
                     Some("text") if is_user => {
-                        asked.set_question(block["text"].as_str().unwrap_or(""));
+                        request.set_question(block["text"].as_str().unwrap_or(""));
                     }
                     Some("tool_use") => calls.push(block),
                     Some("tool_result") => {
                         // A malformed history may repeat an id; the newest call is meant.
                         let id = &block["tool_use_id"];
                         let call = calls.iter().rev().find(|call| call["id"] == *id);
-                        asked.results.push(CallResult {
+                        request.results.push(CallResult {
                             tool_name: call
                                 .and_then(|it| it["name"].as_str())
                                 .unwrap_or("?")
@@ -62,7 +62,7 @@ impl ParsedRequest {
                 }
             }
         }
-        asked
+        request
     }
 
     /// Starts a new question, and forgets everything before it.
