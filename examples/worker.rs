@@ -1,15 +1,16 @@
-//! A worker: performs the jobs of a folder, several at a time, and ends cleanly on SIGTERM or Ctrl-C.
+//! A worker: performs the jobs of a folder, several at a time, and ends cleanly on SIGTERM or
+//! Ctrl-C.
 //!
 //! ```text
 //! cargo run --example worker
 //! ANTHROPIC_API_KEY=… cargo run --example worker -- --folder jobs --at-once 8 --grace 20
 //! ```
 //!
-//! Each file `jobs/NAME.txt` in the folder is a job, and `sessions` has one session per job. The state
-//! of its session is the state of the job: a job without a session has not been started, and an
-//! unfinished session is continued. After the first signal, no job and no further turn is started. Runs
-//! that are still in a turn at the end of the grace period are dropped. The next start continues them.
-//! A second signal ends the program immediately, which loses nothing either.
+//! Each file `jobs/NAME.txt` in the folder is a job, and `sessions` has one session per job. The
+//! state of its session is the state of the job: a job without a session has not been started, and
+//! an unfinished session is continued. After the first signal, no job and no further turn is
+//! started. Runs that are still in a turn at the end of the grace period are dropped. The next
+//! start continues them. A second signal ends the program immediately, which loses nothing either.
 
 use std::future::ready;
 use std::path::PathBuf;

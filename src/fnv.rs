@@ -1,5 +1,5 @@
-//! The FNV-1a hash function. The hash of the same bytes is the same on every machine and in every version of this
-//! crate. Stored names and fingerprints rely on this property.
+//! The FNV-1a hash function. The hash of the same bytes is the same on every machine and in every
+//! version of this crate. Stored names and fingerprints rely on this property.
 
 /// Returns the 64-bit FNV-1a hash of the bytes.
 pub(crate) fn fnv1a_64(bytes: impl Iterator<Item = u8>) -> u64 {

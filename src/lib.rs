@@ -1,9 +1,10 @@
 //! Agents as pull-based streams.
 //!
-//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a body converts a
-//! state to a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever a step contains the next state. The
-//! loop spawns no tasks, and does no work unless it is polled. The next request is sent when the consumer polls for the
-//! next item, and dropping the stream cancels all of its work.
+//! A turn of a language model is a stream of [`TurnEvent`]s. An agent is a loop over such turns: a
+//! body converts a state to a stream of [`Step`]s, and [`loop_stream`] runs the body again whenever
+//! a step contains the next state. The loop spawns no tasks, and does no work unless it is polled.
+//! The next request is sent when the consumer polls for the next item, and dropping the stream
+//! cancels all of its work.
 //!
 //! ```
 //! use futures::StreamExt;
@@ -43,8 +44,8 @@
 //!
 //! # The types to know
 //!
-//! Most programs need no more than these twelve types. All of them are at the root of the crate, except for the
-//! providers.
+//! Most programs need no more than these twelve types. All of them are at the root of the crate,
+//! except for the providers.
 //!
 //! | type | what it is |
 //! |---|---|
@@ -61,9 +62,10 @@
 //! | [`Step`] | an item that the body of a [`loop_stream`] yields: a value, the next state, or the end |
 //! | [`Error`] | an error; its [`kind`](Error::kind) indicates how a caller can react to it |
 //!
-//! [`provider`] contains the models: [`Anthropic`](provider::Anthropic), [`OpenAiChat`](provider::OpenAiChat),
-//! [`OpenAiResponses`](provider::OpenAiResponses), [`Gemini`](provider::Gemini) and [`Ollama`](provider::Ollama) over
-//! HTTP, and [`Scripted`](provider::Scripted), which needs no API key.
+//! [`provider`] contains the models: [`Anthropic`](provider::Anthropic),
+//! [`OpenAiChat`](provider::OpenAiChat), [`OpenAiResponses`](provider::OpenAiResponses),
+//! [`Gemini`](provider::Gemini) and [`Ollama`](provider::Ollama) over HTTP, and
+//! [`Scripted`](provider::Scripted), which needs no API key.
 //!
 //! # The path of the data
 //!
@@ -115,14 +117,15 @@
 //!
 //! # Guarantees
 //!
-//! - **Drop cancels.** Dropping a stream synchronously drops its connection, its running tools and its timers. The
-//!   journal contains everything that happened before the drop.
-//! - **Always sendable.** Any history that you can observe can be sent after a call to [`History::settled`], because
-//!   every tool call then has exactly one result.
-//! - **No phantom execution.** A tool runs only for a call in a complete turn whose stop reason allows tool calls. The
-//!   call's arguments must match the tool's schema, and its id must not have been used before.
-//! - **One end.** A run that is polled to its end yields exactly one [`Event::Finished`]. If the run failed, its error
-//!   follows as an `Err`, so that `?` propagates the error.
+//! - **Drop cancels.** Dropping a stream synchronously drops its connection, its running tools and
+//!   its timers. The journal contains everything that happened before the drop.
+//! - **Always sendable.** Any history that you can observe can be sent after a call to
+//!   [`History::settled`], because every tool call then has exactly one result.
+//! - **No phantom execution.** A tool runs only for a call in a complete turn whose stop reason
+//!   allows tool calls. The call's arguments must match the tool's schema, and its id must not have
+//!   been used before.
+//! - **One end.** A run that is polled to its end yields exactly one [`Event::Finished`]. If the
+//!   run failed, its error follows as an `Err`, so that `?` propagates the error.
 //!
 //! # Features
 //!

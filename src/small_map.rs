@@ -4,11 +4,13 @@ use std::borrow::Borrow;
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The maximum number of entries in a map that is stored as a list. Larger maps are stored as hash maps.
+/// The maximum number of entries in a map that is stored as a list. Larger maps are stored as hash
+/// maps.
 const MAX_LISTED: usize = 16;
 
-/// A map that usually contains only a few entries. An empty map allocates no memory. A small map is stored as a list,
-/// in which lookups are faster than in a hash map. A large map is stored as a hash map.
+/// A map that usually contains only a few entries. An empty map allocates no memory. A small map is
+/// stored as a list, in which lookups are faster than in a hash map. A large map is stored as a
+/// hash map.
 #[derive(Clone, Debug)]
 pub(crate) enum SmallMap<K, V> {
     List(Vec<(K, V)>),

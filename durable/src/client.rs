@@ -31,21 +31,23 @@ const REQUEST_LIMIT: Duration = Duration::from_mins(1);
 
 /// Starts runs and manages sessions through Restate's ingress. Clones share the same connections.
 ///
-/// Each request has a time limit of one minute, and connecting takes at most ten seconds. Methods that wait for a run,
-/// such as [`outcome`](Self::outcome), wait as long as the server answers that the run has not ended. While no worker
-/// can be reached, Restate keeps the requests. [`history`](Self::history), [`status`](Self::status) and
-/// [`queued`](Self::queued) also fail after eight attempts.
+/// Each request has a time limit of one minute, and connecting takes at most ten seconds. Methods
+/// that wait for a run, such as [`outcome`](Self::outcome), wait as long as the server answers that
+/// the run has not ended. While no worker can be reached, Restate keeps the requests.
+/// [`history`](Self::history), [`status`](Self::status) and [`queued`](Self::queued) also fail
+/// after eight attempts.
 ///
-/// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot be reached, and a
-/// [`Timeout`](ErrorKind::Timeout) error if a request exceeds its time limit. After such an error, a request that starts
-/// a run or changes a session may or may not have taken effect. All methods return an
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given id of a session or run is empty, and a
-/// [`TooLarge`](ErrorKind::TooLarge) error, without sending anything, if an id or an agent's name is longer than 1 KiB,
-/// or if a run's input, a command, a verdict or an entry exceeds 24 MiB. The docs of the methods list further errors.
+/// All methods that send a request return a [`Connect`](ErrorKind::Connect) error if Restate cannot
+/// be reached, and a [`Timeout`](ErrorKind::Timeout) error if a request exceeds its time limit.
+/// After such an error, a request that starts a run or changes a session may or may not have taken
+/// effect. All methods return an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the given
+/// id of a session or run is empty, and a [`TooLarge`](ErrorKind::TooLarge) error, without sending
+/// anything, if an id or an agent's name is longer than 1 KiB, or if a run's input, a command, a
+/// verdict or an entry exceeds 24 MiB. The docs of the methods list further errors.
 ///
-/// Dropping the future of a method does not cancel a request that was already sent: Restate executes the request, and a
-/// run that has started continues. Whether the request was sent is then unknown, as after a `Connect` error, and an
-/// [`import`](Self::import) may be incomplete.
+/// Dropping the future of a method does not cancel a request that was already sent: Restate
+/// executes the request, and a run that has started continues. Whether the request was sent is then
+/// unknown, as after a `Connect` error, and an [`import`](Self::import) may be incomplete.
 #[derive(Clone)]
 pub struct Client {
     ingress: ReqwestClient,
@@ -74,14 +76,15 @@ impl Client {
         Ok(Self { ingress, url: url.to_owned(), hub: None })
     }
 
-    /// Also sends interrupts through this hub, so that an interrupt ends the current step immediately.
+    /// Also sends interrupts through this hub, so that an interrupt ends the current step
+    /// immediately.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
         self.hub = Some(hub.clone());
         self
     }
 
-    /// Runs one of the workers' agents on new input, and waits until the run has ended. If another run of the session
-    /// is active, the new run starts after it.
+    /// Runs one of the workers' agents on new input, and waits until the run has ended. If another
+    /// run of the session is active, the new run starts after it.
     ///
     /// If the returned future is dropped, the workers continue the run. To end the run, call
     /// [`interrupt`](Self::interrupt).
@@ -89,8 +92,9 @@ impl Client {
     /// # Errors
     ///
     /// Returns the errors from [`Attempt::drive`](turnstream::durable::Attempt::drive), and an
-    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent. Returns a
-    /// [`TooLarge`](ErrorKind::TooLarge) error if the outcome exceeds 24 MiB; the session contains the run's items.
+    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent. Returns
+    /// a [`TooLarge`](ErrorKind::TooLarge) error if the outcome exceeds 24 MiB; the session
+    /// contains the run's items.
     pub async fn run(
         &self,
         session: &str,
@@ -101,13 +105,15 @@ impl Client {
         self.outcome(&run).await
     }
 
-    /// Starts a run, and returns its id without waiting for the run to end. If a request for the session is sent again
-    /// with the same `request_id` within a day, no other run starts, and the first run's id is returned.
+    /// Starts a run, and returns its id without waiting for the run to end. If a request for the
+    /// session is sent again with the same `request_id` within a day, no other run starts, and the
+    /// first run's id is returned.
     ///
     /// # Errors
     ///
-    /// Returns the [common errors](Self). After a [`Connect`](ErrorKind::Connect) or [`Timeout`](ErrorKind::Timeout)
-    /// error, the run may or may not have started; send the request again with the same `request_id`.
+    /// Returns the [common errors](Self). After a [`Connect`](ErrorKind::Connect) or
+    /// [`Timeout`](ErrorKind::Timeout) error, the run may or may not have started; send the request
+    /// again with the same `request_id`.
     pub async fn start(
         &self,
         session: &str,
@@ -122,14 +128,14 @@ impl Client {
         run_id(session.run(request).idempotency_key(header(request_id)).send().await)
     }
 
-    /// Starts a run that continues the session's pending calls or its unfinished run. Each pending call needs a
-    /// verdict. Returns the new run's id.
+    /// Starts a run that continues the session's pending calls or its unfinished run. Each pending
+    /// call needs a verdict. Returns the new run's id.
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`start`](Self::start). If a verdict does not answer the request of a pending call,
-    /// the run ends with a [`Conflict`](ErrorKind::Conflict) error without running anything; see
-    /// [`Session::resume`](turnstream::session::Session::resume).
+    /// Returns the same errors as [`start`](Self::start). If a verdict does not answer the request
+    /// of a pending call, the run ends with a [`Conflict`](ErrorKind::Conflict) error without
+    /// running anything; see [`Session::resume`](turnstream::session::Session::resume).
     pub async fn resume(
         &self,
         session: &str,
@@ -149,8 +155,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// Returns the same errors as [`run`](Self::run). Also returns an [`InvalidRequest`](ErrorKind::InvalidRequest)
-    /// error if Restate does not know the run. Restate keeps outcomes for a day.
+    /// Returns the same errors as [`run`](Self::run). Also returns an
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) error if Restate does not know the run.
+    /// Restate keeps outcomes for a day.
     pub async fn outcome(&self, run: &str) -> Result<Outcome, Error> {
         ensure_id("a run", run)?;
         let unknown = |error: &ClientError| {
@@ -164,8 +171,8 @@ impl Client {
         Ok(outcome?.into_inner())
     }
 
-    /// Waits until an invocation has ended, and returns its output. A request that waits for the invocation is repeated
-    /// after its time limit, provided that the server still answers.
+    /// Waits until an invocation has ended, and returns its output. A request that waits for the
+    /// invocation is repeated after its time limit, provided that the server still answers.
     async fn wait<T: restate_sdk::serde::Deserialize>(
         &self,
         invocation: &str,
@@ -192,22 +199,23 @@ impl Client {
     }
 
     /// Adds a verdict on a pending call. `call` must be one of the calls in the run's
-    /// [outcome](Outcome::pending) or in the session's [status](SessionStatus::pending_calls). An approval holds only
-    /// for this request for a verdict, these arguments and this definition of the tool. A denial or a result may leave
-    /// the [approval id](PendingCall::approval_id) empty. Once all pending calls have a verdict, a run resumes the
-    /// calls, and this method returns the run's id. The same verdict may be sent more than once, until other calls are
-    /// pending.
+    /// [outcome](Outcome::pending) or in the session's [status](SessionStatus::pending_calls). An
+    /// approval holds only for this request for a verdict, these arguments and this definition of
+    /// the tool. A denial or a result may leave the [approval id](PendingCall::approval_id) empty.
+    /// Once all pending calls have a verdict, a run resumes the calls, and this method returns the
+    /// run's id. The same verdict may be sent more than once, until other calls are pending.
     ///
     /// If a run is active, this method waits until the run has ended. If an active
-    /// [interactive](turnstream::Agent::interactive) run is waiting for the verdict, [`send`](Self::send) a
-    /// [`Command::Verdict`] rather than calling this method.
+    /// [interactive](turnstream::Agent::interactive) run is waiting for the verdict,
+    /// [`send`](Self::send) a [`Command::Verdict`] rather than calling this method.
     ///
     /// # Errors
     ///
-    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request of a pending call,
-    /// or if the call already has a different verdict. Returns an [`Unsupported`](ErrorKind::Unsupported) error if the
-    /// worker does not have the agent. If the worker's tool has changed since the request, the run that resumes the
-    /// calls ends with a `Conflict` error without running anything, and the calls stay pending.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the verdict does not answer the request
+    /// of a pending call, or if the call already has a different verdict. Returns an
+    /// [`Unsupported`](ErrorKind::Unsupported) error if the worker does not have the agent. If the
+    /// worker's tool has changed since the request, the run that resumes the calls ends with a
+    /// `Conflict` error without running anything, and the calls stay pending.
     pub async fn judge(
         &self,
         session: &str,
@@ -223,20 +231,23 @@ impl Client {
         self.output(sent).await.map(Json::into_inner)
     }
 
-    /// Sends a command to the active run. If no run is active, input is stored for the next run. The receipt confirms
-    /// that the command has been stored. The [`Appended`](turnstream::Event::Appended) event with the receipt's id
-    /// reports that the input has been delivered. If a command with the same `id` is sent to the session again within a
+    /// Sends a command to the active run. If no run is active, input is stored for the next run.
+    /// The receipt confirms that the command has been stored. The
+    /// [`Appended`](turnstream::Event::Appended) event with the receipt's id reports that the input
+    /// has been delivered. If a command with the same `id` is sent to the session again within a
     /// day, it is stored only once.
     ///
-    /// A [`Command::Verdict`] is used only by an [interactive](turnstream::Agent::interactive) run, and only if it
-    /// answers the request of a call that the run [awaits](SessionStatus::awaited_calls). The run discards any other
-    /// verdict, although its receipt confirms that it was stored.
+    /// A [`Command::Verdict`] is used only by an [interactive](turnstream::Agent::interactive) run,
+    /// and only if it answers the request of a call that the run
+    /// [awaits](SessionStatus::awaited_calls). The run discards any other verdict, although its
+    /// receipt confirms that it was stored.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with [`NotRunning`](turnstream::hub::NotRunning)
-    /// as its source, if no run is active and the command is not input. Returns a [`TooLarge`](ErrorKind::TooLarge)
-    /// error if the JSON of all commands that wait for a run, or that the active run has not delivered to the model yet,
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with
+    /// [`NotRunning`](turnstream::hub::NotRunning) as its source, if no run is active and the
+    /// command is not input. Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON of all
+    /// commands that wait for a run, or that the active run has not delivered to the model yet,
     /// would exceed 8 MiB. Such a command is not stored; it can be sent again later.
     pub async fn send(
         &self,
@@ -251,22 +262,23 @@ impl Client {
         };
         let stored = StoredCommand { id: id.to_owned(), command };
         let inbox = self.inbox(session)?;
-        // Restate scopes idempotency keys to a single object, so equal ids in two sessions do not collide.
+        // Restate scopes idempotency keys to a single object, so equal ids in two sessions do not
+        // collide.
         let pushed =
             inbox.push(message("the command", stored)?).idempotency_key(header(id)).call().await;
         body(pushed)?;
         if let (Some(interrupt), Some(hub)) = (interrupt, &self.hub)
             && let Ok(Some(run)) = hub.find_run(session).await
         {
-            // The command has already been stored. Sending it through the hub as well only avoids waiting for the
-            // current step to end.
+            // The command has already been stored. Sending it through the hub as well only avoids
+            // waiting for the current step to end.
             let _ = hub.send(&run, interrupt).await;
         }
         Ok(InputReceipt { id: id.to_owned() })
     }
 
-    /// Adds input before the next model request in the active run, or, if no run is active, in the next run; see
-    /// [`send`](Self::send).
+    /// Adds input before the next model request in the active run, or, if no run is active, in the
+    /// next run; see [`send`](Self::send).
     ///
     /// # Errors
     ///
@@ -279,13 +291,14 @@ impl Client {
         self.send(session, &SystemIds.next_id(), Command::Steer(input.into().0)).await
     }
 
-    /// Interrupts the active run. The part of the current turn that has already arrived is kept. To state a reason,
-    /// [send](Self::send) [`Command::InterruptWithReason`].
+    /// Interrupts the active run. The part of the current turn that has already arrived is kept. To
+    /// state a reason, [send](Self::send) [`Command::InterruptWithReason`].
     ///
-    /// If the client and the worker share a [hub](Self::with_hub), the current step ends immediately. Otherwise, the
-    /// run ends after the current step. Calls that are executed separately from the run are cancelled: their workers
-    /// drop the tools, the calls get interrupted results, and the run ends once no call is running anymore. A tool that
-    /// has been running for more than 14 minutes is dropped only if its worker has a hub.
+    /// If the client and the worker share a [hub](Self::with_hub), the current step ends
+    /// immediately. Otherwise, the run ends after the current step. Calls that are executed
+    /// separately from the run are cancelled: their workers drop the tools, the calls get
+    /// interrupted results, and the run ends once no call is running anymore. A tool that has been
+    /// running for more than 14 minutes is dropped only if its worker has a hub.
     ///
     /// # Errors
     ///
@@ -311,11 +324,11 @@ impl Client {
         }
     }
 
-    /// Returns a session's status, including the calls that need a verdict. If a run is active, [`send`](Self::send)
-    /// it the verdicts. Otherwise, pass them to [`judge`](Self::judge).
+    /// Returns a session's status, including the calls that need a verdict. If a run is active,
+    /// [`send`](Self::send) it the verdicts. Otherwise, pass them to [`judge`](Self::judge).
     ///
-    /// If an operator has killed a run, the status still lists the run and the calls that it awaited until the next run
-    /// or verdict.
+    /// If an operator has killed a run, the status still lists the run and the calls that it
+    /// awaited until the next run or verdict.
     ///
     /// # Errors
     ///
@@ -333,18 +346,18 @@ impl Client {
         body(self.inbox(session)?.queued().call().await).map(Json::into_inner)
     }
 
-    /// Imports entries into an empty session, for example the entries of a session in a store. Entries of more than 8
-    /// MiB are sent in several requests. If one of these requests fails, [remove](Self::remove) the session before you
-    /// repeat the import.
+    /// Imports entries into an empty session, for example the entries of a session in a store.
+    /// Entries of more than 8 MiB are sent in several requests. If one of these requests fails,
+    /// [remove](Self::remove) the session before you repeat the import.
     ///
-    /// Pending calls keep their approval ids, so a verdict on a call of the original session also holds for the
-    /// imported one. To copy a session rather than move it, import the entries of a
+    /// Pending calls keep their approval ids, so a verdict on a call of the original session also
+    /// holds for the imported one. To copy a session rather than move it, import the entries of a
     /// [fork](turnstream::session::Session::fork_at), whose pending calls have other ids.
     ///
     /// # Errors
     ///
-    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the session already has entries, or if it is changed
-    /// between two of the requests.
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if the session already has entries, or if
+    /// it is changed between two of the requests.
     pub async fn import(&self, session: &str, mut entries: Vec<Entry>) -> Result<(), Error> {
         let (session, mut requests, mut at) = (self.session(session)?, Vec::new(), 0);
         loop {
@@ -363,8 +376,8 @@ impl Client {
         Ok(())
     }
 
-    /// Removes a session and the commands that are waiting for its next run, including input. If a run is active, this
-    /// method first waits until the run has ended.
+    /// Removes a session and the commands that are waiting for its next run, including input. If a
+    /// run is active, this method first waits until the run has ended.
     ///
     /// # Errors
     ///
@@ -385,9 +398,9 @@ impl Client {
     }
 }
 
-/// Lets code that takes a [`Store`], such as a hub's reader, read the sessions on Restate. This store cannot write or
-/// list sessions. To start runs, use the methods of [`Client`]. To list sessions, keep copies in another store with
-/// [`Worker::with_copy`](crate::Worker::with_copy).
+/// Lets code that takes a [`Store`], such as a hub's reader, read the sessions on Restate. This
+/// store cannot write or list sessions. To start runs, use the methods of [`Client`]. To list
+/// sessions, keep copies in another store with [`Worker::with_copy`](crate::Worker::with_copy).
 impl Store for Client {
     fn append<'a>(
         &'a self,
@@ -405,7 +418,8 @@ impl Store for Client {
     ) -> BoxFuture<'a, Result<Option<Vec<Entry>>, Error>> {
         async move {
             let entries = self.history(id, from).await?;
-            // Restate does not distinguish between an object without state and an object that does not exist.
+            // Restate does not distinguish between an object without state and an object that does
+            // not exist.
             let is_there = !entries.is_empty() || self.status(id).await?.version > 0;
             Ok(is_there.then_some(entries))
         }

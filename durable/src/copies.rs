@@ -5,8 +5,8 @@ use restate_sdk::prelude::*;
 use crate::session::SessionClient;
 use crate::worker::WorkerParts;
 
-/// The object `Copies/{session}`, which makes a session's copies one at a time. If a delayed copy could overwrite a
-/// later copy, a session that was removed could reappear.
+/// The object `Copies/{session}`, which makes a session's copies one at a time. If a delayed copy
+/// could overwrite a later copy, a session that was removed could reappear.
 pub(crate) struct Copies(pub(crate) WorkerParts);
 
 #[restate_sdk::object(
@@ -31,7 +31,8 @@ impl Copies {
     }
 }
 
-/// Requests a copy of the session's state after this invocation, without waiting for the copy to be made.
+/// Requests a copy of the session's state after this invocation, without waiting for the copy to be
+/// made.
 pub(crate) fn send_update(ctx: &ObjectContext<'_>) {
     drop(ctx.object_client::<CopiesClient>(ctx.key()).update().send());
 }

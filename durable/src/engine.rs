@@ -21,7 +21,8 @@ use crate::tools::{ToolsClient, ToolsRequest};
 /// The key of the session's status in the state of its object.
 pub(crate) const STATUS: &str = "status";
 
-/// The engine for a single attempt at a run, which uses the handler's context and the state of the session's object.
+/// The engine for a single attempt at a run, which uses the handler's context and the state of the
+/// session's object.
 pub(crate) struct RestateEngine<'a, 'ctx> {
     ctx: &'a ObjectContext<'ctx>,
     /// The agent's name.
@@ -55,7 +56,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         &self.status
     }
 
-    /// Adds the calls for whose verdicts the run is waiting to the session's status, or removes them.
+    /// Adds the calls for whose verdicts the run is waiting to the session's status, or removes
+    /// them.
     fn set_awaited_calls(&mut self, calls: &[PendingCall]) {
         if self.status.awaited_calls != calls {
             self.status.awaited_calls = calls.to_vec();
@@ -114,14 +116,15 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         Ok(commands)
     }
 
-    /// Executes calls until each of them has a result. An interrupt of the run cancels the calls that have none, and the
-    /// run continues once they have ended, so that no call runs beside a later run.
+    /// Executes calls until each of them has a result. An interrupt of the run cancels the calls
+    /// that have none, and the run continues once they have ended, so that no call runs beside a
+    /// later run.
     async fn call(&self, calls: Vec<ToolCallRequest>) -> Result<Vec<ToolResult>, Error> {
         let tools = || self.ctx.service_client::<ToolsClient>();
         let mut sent = Vec::new();
         for call in &calls {
-            // If the session was removed, a new run may request a call with the same id, so the key includes the id of
-            // the run's invocation.
+            // If the session was removed, a new run may request a call with the same id, so the key
+            // includes the id of the run's invocation.
             let key = format!("{}/{}", self.ctx.invocation_id(), call.call.call_id);
             let (agent, call) = (self.agent.clone(), call.clone());
             let request = tools().call(Json(ToolsRequest::Call { agent, call }));
@@ -181,8 +184,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         Ok(())
     }
 
-    /// Waits until the server has stored all preceding writes. Otherwise, a tool could start before the server has
-    /// received them.
+    /// Waits until the server has stored all preceding writes. Otherwise, a tool could start before
+    /// the server has received them.
     async fn wait_until_stored(&self) -> Result<(), Error> {
         let stored = self.ctx.run(async || Ok(())).name("stored").await;
         stored.map_err(|error| from_context(&error))
@@ -194,8 +197,8 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         drop(self.inbox().finish(Json(finish)).send());
     }
 
-    /// Ends the run: merges the small values that hold the session's newest entries into larger values, and returns the
-    /// undelivered commands to the inbox.
+    /// Ends the run: merges the small values that hold the session's newest entries into larger
+    /// values, and returns the undelivered commands to the inbox.
     pub(crate) fn end(&mut self, undelivered: Vec<StoredCommand>) -> Result<(), Error> {
         if !std::mem::replace(&mut self.is_finished, true) {
             let writes = self.segments.merge()?;
@@ -220,8 +223,8 @@ pub(crate) async fn read_session(
     Ok((segments, entries))
 }
 
-/// Reads the entries of a session that another handler may be changing. Unlike [`read_session`], it also reads sessions
-/// that are larger than a message.
+/// Reads the entries of a session that another handler may be changing. Unlike [`read_session`], it
+/// also reads sessions that are larger than a message.
 pub(crate) async fn read_changing_session(ctx: &impl ReadState) -> Result<Vec<Entry>, Error> {
     loop {
         let mut segments = open_segments(ctx).await?;
@@ -233,7 +236,8 @@ pub(crate) async fn read_changing_session(ctx: &impl ReadState) -> Result<Vec<En
         let read = segments.read(values);
         let current = open_segments(ctx).await?;
         match read {
-            // Each value is written only once, so entries that have been appended since then change nothing.
+            // Each value is written only once, so entries that have been appended since then change
+            // nothing.
             Ok(entries) if current.keys().starts_with(&keys) => return Ok(entries),
             Err(error) if current.keys() == keys && current.version() == segments.version() => {
                 return Err(unreadable("the session", error));

@@ -9,8 +9,8 @@ use turnstream::durable::storage::{CommandQueue, CommandWaiter, WaitAnswer};
 
 use crate::errors::to_terminal;
 
-/// The object `Inbox/{session}`, whose handlers return quickly, so that commands can be sent while a run is active.
-/// Each waiter in the inbox is a Restate awakeable.
+/// The object `Inbox/{session}`, whose handlers return quickly, so that commands can be sent while
+/// a run is active. Each waiter in the inbox is a Restate awakeable.
 pub(crate) struct Inbox;
 
 /// A request to take all commands for a run.
@@ -83,8 +83,8 @@ impl Inbox {
         Ok(())
     }
 
-    /// Registers an awakeable for an interrupt or the end of the active run. Returns `true` if an interrupt is already
-    /// queued or no run is active.
+    /// Registers an awakeable for an interrupt or the end of the active run. Returns `true` if an
+    /// interrupt is already queued or no run is active.
     #[handler(ingress_private)]
     async fn watch_stop(
         &self,

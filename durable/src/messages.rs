@@ -5,11 +5,12 @@ use serde::Serialize;
 use turnstream::session::Entry;
 use turnstream::{Error, ErrorKind};
 
-/// The maximum size of a message. Restate retries, and finally pauses, an invocation with a message of 32 MiB or more.
+/// The maximum size of a message. Restate retries, and finally pauses, an invocation with a message
+/// of 32 MiB or more.
 const MAX_MESSAGE_BYTES: usize = 24 << 20;
 
-/// The maximum length of an id and of an agent's name, in bytes. Restate accepts longer ids, but then cannot perform the
-/// invocations, and retries them for ever.
+/// The maximum length of an id and of an agent's name, in bytes. Restate accepts longer ids, but
+/// then cannot perform the invocations, and retries them for ever.
 pub(crate) const MAX_ID_BYTES: usize = 1 << 10;
 
 /// The size above which entries are sent in several messages.
@@ -19,7 +20,8 @@ const PAGE_BYTES: usize = 8 << 20;
 ///
 /// # Errors
 ///
-/// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the message would exceed [`MAX_MESSAGE_BYTES`].
+/// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the message would exceed
+/// [`MAX_MESSAGE_BYTES`].
 pub(crate) fn message<T: Serialize>(what: &str, content: T) -> Result<Json<T>, Error> {
     let bytes = size(&content);
     if bytes > MAX_MESSAGE_BYTES {

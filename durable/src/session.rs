@@ -62,8 +62,9 @@ pub(crate) struct ImportRequest {
     pub(crate) entries: Vec<Entry>,
 }
 
-/// The numbers of values, of at most 64 KiB each, that are read together. Reading fewer values one at a time is faster
-/// than calling another handler. More values would exceed the message in which Restate passes them to a handler.
+/// The numbers of values, of at most 64 KiB each, that are read together. Reading fewer values one
+/// at a time is faster than calling another handler. More values would exceed the message in which
+/// Restate passes them to a handler.
 const READ_AT_ONCE: RangeInclusive<usize> = 5..=256;
 
 /// The key of the verdicts on pending calls.
@@ -109,19 +110,21 @@ impl Session {
         to_message(outcome)
     }
 
-    /// Adds verdicts on pending calls. Once every pending call has a verdict, starts a run that resumes the calls, and
-    /// returns the run's id.
+    /// Adds verdicts on pending calls. Once every pending call has a verdict, starts a run that
+    /// resumes the calls, and returns the run's id.
     #[handler]
     async fn judge(
         &self,
         ctx: ObjectContext<'_>,
         Json(ResumeRequest { agent, verdicts }): Json<ResumeRequest>,
     ) -> HandlerResult<Json<Option<String>>> {
-        // The agent is checked before the verdict is stored, because the run that resumes the calls needs the agent.
+        // The agent is checked before the verdict is stored, because the run that resumes the calls
+        // needs the agent.
         self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
         let mut status = stored_status(&ctx).await.map_err(to_handler_error)?;
         if let Some(killed) = status.run.take() {
-            // An operator has killed the session's last run. Only one run of a session is executed at a time.
+            // An operator has killed the session's last run. Only one run of a session is executed
+            // at a time.
             let engine = RestateEngine::open(&ctx, agent.clone()).await;
             let mut engine = engine.map_err(to_handler_error)?;
             engine.end_killed(&killed);
@@ -144,7 +147,8 @@ impl Session {
         Ok(Json(given.run))
     }
 
-    /// Returns the session's entries, starting with the entry at the given index, up to the size of a page.
+    /// Returns the session's entries, starting with the entry at the given index, up to the size of
+    /// a page.
     #[handler(
         journal_retention = "0s",
         invocation_retry_policy(max_attempts = 8, on_max_attempts = "kill")
@@ -162,7 +166,8 @@ impl Session {
         Ok(Json(HistoryPage::new(entries, from)))
     }
 
-    /// Like `history`, for a session that fits into one message. The values are read together, which is faster.
+    /// Like `history`, for a session that fits into one message. The values are read together,
+    /// which is faster.
     #[handler(
         ingress_private,
         lazy_state = false,
@@ -219,7 +224,8 @@ impl Session {
         Ok(())
     }
 
-    /// Copies the session to the worker's store. Only [`Copies`](crate::copies::Copies) calls this handler.
+    /// Copies the session to the worker's store. Only [`Copies`](crate::copies::Copies) calls this
+    /// handler.
     #[handler(ingress_private, journal_retention = "0s")]
     async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
         let Some(store) = self.0.copy.clone() else { return Ok(()) };
@@ -255,7 +261,8 @@ impl Session {
         let agent = parts.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
         if stored_status(ctx).await?.run.is_some() {
-            // An operator has killed the session's last run. Only one run of a session is executed at a time.
+            // An operator has killed the session's last run. Only one run of a session is executed
+            // at a time.
             ctx.clear(VERDICTS);
         }
         set_status(ctx, &mut engine, Some(ctx.invocation_id()));

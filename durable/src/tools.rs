@@ -22,8 +22,9 @@ use crate::worker::WorkerParts;
 
 /// How long a running tool can be dropped by a cancellation.
 ///
-/// NOTE: this must be shorter than the inactivity timeout of the service. After that timeout, Restate asks the handler to
-/// suspend, and a handler that still waits for the cancellation would drop its tool and do so.
+/// NOTE: this must be shorter than the inactivity timeout of the service. After that timeout,
+/// Restate asks the handler to suspend, and a handler that still waits for the cancellation would
+/// drop its tool and do so.
 const CANCELLABLE_FOR: Duration = Duration::from_mins(14);
 
 /// The service `Tools`.
@@ -65,8 +66,9 @@ impl Tools {
             ToolsRequest::Call { agent, call } => {
                 let agent = self.0.agent(&agent).map_err(|error| to_terminal(&error))?;
                 let data = self.0.data(&call.session).map_err(|error| to_terminal(&error))?;
-                // The timer is part of the journal, so it is started at the same position in each attempt. If Restate
-                // suspends the handler in spite of the running tool, the timer wakes it.
+                // The timer is part of the journal, so it is started at the same position in each
+                // attempt. If Restate suspends the handler in spite of the running tool, the timer
+                // wakes it.
                 let watch = ctx.sleep(CANCELLABLE_FOR).boxed();
                 let mut steps = CallSteps { ctx: &ctx, watch: Some(watch) };
                 let performed =
@@ -86,9 +88,9 @@ impl Tools {
     }
 }
 
-/// Performs the steps of a call. A cancellation of the invocation drops the step that is being performed, and thereby
-/// the tool. Restate's SDK reports a cancellation only to a handler that waits for an operation of Restate, so the steps
-/// also wait for a timer.
+/// Performs the steps of a call. A cancellation of the invocation drops the step that is being
+/// performed, and thereby the tool. Restate's SDK reports a cancellation only to a handler that
+/// waits for an operation of Restate, so the steps also wait for a timer.
 struct CallSteps<'a, 'ctx> {
     ctx: &'a Context<'ctx>,
     /// The timer. `None` once it has elapsed.
@@ -111,7 +113,8 @@ impl StepRunner for CallSteps<'_, '_> {
                 if let Poll::Ready(value) = result.poll_unpin(cx) {
                     return Poll::Ready(value);
                 }
-                // Once the step has been performed, the handler waits for Restate to record its value.
+                // Once the step has been performed, the handler waits for Restate to record its
+                // value.
                 let is_waiting = !is_performed.load(Ordering::Relaxed);
                 let Some(timer) = watch.as_mut().filter(|_| is_waiting) else {
                     return Poll::Pending;

@@ -49,8 +49,8 @@ impl Worker {
         Self::default()
     }
 
-    /// Registers an agent under the name by which clients refer to it. The agent's tools also perform the calls that
-    /// are executed separately from their run.
+    /// Registers an agent under the name by which clients refer to it. The agent's tools also
+    /// perform the calls that are executed separately from their run.
     ///
     /// All workers in a deployment must register the same agents.
     pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
@@ -65,15 +65,15 @@ impl Worker {
         self
     }
 
-    /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data) does. `data` is called
-    /// with the session's id.
+    /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data)
+    /// does. `data` is called with the session's id.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
         self.0.data = Some(Arc::new(data));
         self
     }
 
-    /// Keeps a one-way copy of each session in a store, so that sessions can be listed and searched. Restate itself
-    /// cannot list sessions.
+    /// Keeps a one-way copy of each session in a store, so that sessions can be listed and
+    /// searched. Restate itself cannot list sessions.
     ///
     /// A session is copied after each of its runs and after an import. Removing the session also
     /// removes the copy. Runs neither wait for the copy nor read it. If the store fails, Restate
@@ -81,20 +81,21 @@ impl Worker {
     /// [`copy_session`](turnstream::durable::storage::copy_session). If a run is killed through the
     /// admin API, its entries are copied after the next run.
     ///
-    /// All workers in a deployment must use the same store. If Restate asks a worker without a store to copy a session,
-    /// no copy is made.
+    /// All workers in a deployment must use the same store. If Restate asks a worker without a
+    /// store to copy a session, no copy is made.
     pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
         self.0.copy = Some(Arc::new(store));
         self
     }
 
-    /// Accepts only requests that a Restate server has signed with this key, for example `publickeyv1_…`. To accept
-    /// several keys, call this method once for each key. Without a key, any program that can reach the worker can make
-    /// it execute runs.
+    /// Accepts only requests that a Restate server has signed with this key, for example
+    /// `publickeyv1_…`. To accept several keys, call this method once for each key. Without a key,
+    /// any program that can reach the worker can make it execute runs.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `key` is not an identity key.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `key` is not an identity
+    /// key.
     pub fn with_identity_key(mut self, key: &str) -> Result<Self, Error> {
         Endpoint::builder().identity_key(key).map_err(|error| {
             let message = format!("`{key}` is not an identity key: {error}");
@@ -104,15 +105,15 @@ impl Worker {
         Ok(self)
     }
 
-    /// Calls `observe` with the session's id and the run's id whenever an attempt at a run starts in this worker. This
-    /// callback is intended for logging.
+    /// Calls `observe` with the session's id and the run's id whenever an attempt at a run starts
+    /// in this worker. This callback is intended for logging.
     pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
         self.0.on_attempt = Some(Arc::new(observe));
         self
     }
 
-    /// Lets the worker execute the runs of the engine [suite](turnstream::durable::suite). In the suite's runs, the
-    /// agent's name is the session's id.
+    /// Lets the worker execute the runs of the engine [suite](turnstream::durable::suite). In the
+    /// suite's runs, the agent's name is the session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.0.suite = suite.clone();
@@ -143,19 +144,20 @@ impl Worker {
             SocketAddr::V6(_) => TcpSocket::new_v6()?,
         };
         socket.set_reuseaddr(true)?;
-        // On Linux, accepted connections inherit this option. Without `TCP_NODELAY`, each step larger than 16 KiB takes
-        // 40 ms.
+        // On Linux, accepted connections inherit this option. Without `TCP_NODELAY`, each step
+        // larger than 16 KiB takes 40 ms.
         socket.set_nodelay(true)?;
         socket.bind(address)?;
         socket.listen(1_024)
     }
 
-    /// Serves Restate's requests until `shutdown` completes, and then waits up to ten seconds for this worker's runs to
-    /// end. Runs that are still active after that, or after the returned future is dropped, continue in their own tasks
-    /// until the tokio runtime shuts down. Another worker then continues these runs.
+    /// Serves Restate's requests until `shutdown` completes, and then waits up to ten seconds for
+    /// this worker's runs to end. Runs that are still active after that, or after the returned
+    /// future is dropped, continue in their own tasks until the tokio runtime shuts down. Another
+    /// worker then continues these runs.
     ///
-    /// Create `listener` with [`listen`](Self::listen), or set `TCP_NODELAY` on it yourself. Without this option, each
-    /// step larger than 16 KiB takes 40 ms.
+    /// Create `listener` with [`listen`](Self::listen), or set `TCP_NODELAY` on it yourself.
+    /// Without this option, each step larger than 16 KiB takes 40 ms.
     pub async fn serve(&self, listener: TcpListener, shutdown: impl Future) {
         HttpServer::new(self.endpoint()).serve_with_cancel(listener, shutdown).await;
     }
@@ -218,8 +220,8 @@ impl WorkerParts {
     }
 }
 
-/// Runs a closure supplied by the user, and converts a panic to an error. Without this conversion, Restate would keep
-/// retrying after a panic.
+/// Runs a closure supplied by the user, and converts a panic to an error. Without this conversion,
+/// Restate would keep retrying after a panic.
 fn catch_panic<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
     std::panic::catch_unwind(AssertUnwindSafe(f))
         .map_err(|_| Error::new(ErrorKind::Panic, format!("{what} panicked")))

@@ -14,8 +14,8 @@ const TAB_STOP: usize = 8;
 const HELP_COLUMNS: usize = 100;
 const HELP_DESCRIPTION_COLUMN: usize = 22;
 
-/// A word that is too long for a line is broken after the first of these characters, and a part that
-/// is still too long after the others.
+/// A word that is too long for a line is broken after the first of these characters, and a part
+/// that is still too long after the others.
 const BREAK_AFTER: [&[char]; 2] = [&[',', ';'], &[':', '/', '\\', '-', '_', '=', '&', '?']];
 
 /// The columns of the terminal to which stdout is written; `None` if the output is not to be

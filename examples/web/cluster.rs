@@ -23,8 +23,8 @@ const RESUME_LIMIT: Duration = Duration::from_secs(25);
 /// The delay before a request is retried on a session that another process is running.
 pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(200);
 
-/// Configures a hub of its own, or one that is shared with all processes that use the same address for
-/// events.
+/// Configures a hub of its own, or one that is shared with all processes that use the same address
+/// for events.
 #[cfg_attr(not(feature = "redis"), expect(clippy::unused_async, reason = "a server is far"))]
 pub(crate) async fn configure_hub(events: Option<&str>) -> Result<HubBuilder, Error> {
     let Some(url) = events else { return Ok(Hub::builder()) };

@@ -178,11 +178,11 @@ impl Agent {
     /// the verdict, including the call's arguments and the definition of its tool. If a hook
     /// rewrites or repairs the arguments of a call so that they differ, or if a
     /// [source](Self::with_tool_source) lists another definition of its tool, the call does not
-    /// run, and another verdict is requested. Hooks are called again, since their decisions may have
-    /// changed. If a hook denies a call, the call's verdict is ignored.
-    /// For a call to an external tool, the verdict must be either a denial or a [`Verdict::Output`]
-    /// that contains the result. The result of an external tool is accepted even if the agent no
-    /// longer has the tool.
+    /// run, and another verdict is requested. Hooks are called again, since their decisions may
+    /// have changed. If a hook denies a call, the call's verdict is ignored. For a call to an
+    /// external tool, the verdict must be either a denial or a [`Verdict::Output`] that contains
+    /// the result. The result of an external tool is accepted even if the agent no longer has the
+    /// tool.
     ///
     /// If a call started a sub-agent that was suspended, do not pass a verdict on the call itself.
     /// Instead, pass verdicts on the sub-agent's pending calls, in any order. Each of these calls
@@ -349,8 +349,8 @@ impl Agent {
         self.update_settings(|it| Arc::make_mut(&mut it.tools.sources).push(Arc::new(source)))
     }
 
-    /// Sets the system prompt. A text becomes the stable part, which is the same in all runs. To also
-    /// set the volatile part, which may differ from run to run, pass a [`System`].
+    /// Sets the system prompt. A text becomes the stable part, which is the same in all runs. To
+    /// also set the volatile part, which may differ from run to run, pass a [`System`].
     ///
     /// ```
     /// use turnstream::request::System;

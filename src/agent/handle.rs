@@ -130,8 +130,8 @@ impl RunHandle {
         self.control.interrupt(None);
     }
 
-    /// Waits until the run is interrupted. The run and the caller must be polled by the same task, because only one task
-    /// is woken.
+    /// Waits until the run is interrupted. The run and the caller must be polled by the same task,
+    /// because only one task is woken.
     pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
         self.control.register_waker(cx.waker());
         if self.control.interrupted.get() { Poll::Ready(()) } else { Poll::Pending }

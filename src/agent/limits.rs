@@ -89,8 +89,8 @@ pub struct Limits {
     /// The timeout for each hook call, both for hooks that make decisions and for the futures
     /// returned by hooks that only observe. `None` means 30 seconds.
     pub hook_timeout: Option<Duration>,
-    /// The timeout for each listing of a [tool source](crate::Agent::with_tool_source). `None` means
-    /// 30 seconds.
+    /// The timeout for each listing of a [tool source](crate::Agent::with_tool_source). `None`
+    /// means 30 seconds.
     pub tool_source_timeout: Option<Duration>,
     /// The timeout for the [compactor](crate::Agent::with_compactor). `None` means 120 seconds. If
     /// the compactor exceeds the timeout, its future is dropped, and the compaction fails.

@@ -25,8 +25,8 @@
 //! - `decide` chooses the next action.
 //! - `state` defines the state of the loop.
 //! - `run_context` defines the methods that the body calls. The files `external_facts`,
-//!   `refresh_tools`, `deliver_input`, `refused_reasoning`, `compaction`, `send_request`, `run_tools` and `stop_review`
-//!   implement the methods of `run_context`.
+//!   `refresh_tools`, `deliver_input`, `refused_reasoning`, `compaction`, `send_request`,
+//!   `run_tools` and `stop_review` implement the methods of `run_context`.
 //! - `run` implements the stream that drives the loop.
 //! - `agent` starts runs.
 

@@ -5,8 +5,8 @@ use crate::item::{History, Item};
 use crate::provider::without_reasoning;
 use crate::usage::Usage;
 
-/// Returns the event that removes the reasoning of the model named `model` from a history, or `None`
-/// if the history contains no such reasoning.
+/// Returns the event that removes the reasoning of the model named `model` from a history, or
+/// `None` if the history contains no such reasoning.
 pub(super) fn reasoning_removal(history: &History, model: &str) -> Option<Event> {
     let has_reasoning =
         |(_, item): &(usize, &Item)| !item.tombstone && without_reasoning(item, model).is_some();

@@ -75,7 +75,8 @@ pub(super) struct LimitSettings {
 /// Which compactor shortens a history that does not fit.
 #[derive(Clone)]
 pub(super) enum CompactorSetting {
-    /// A [`Truncator`](crate::context::Truncator), which also truncates old results if the history does not fit otherwise.
+    /// A [`Truncator`](crate::context::Truncator), which also truncates old results if the history
+    /// does not fit otherwise.
     Default,
     Custom(Arc<dyn Compactor>),
     Disabled,

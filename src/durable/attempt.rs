@@ -28,9 +28,10 @@ const MAX_EVENTS_PER_POLL: usize = 64;
 
 /// A single attempt to start or continue a durable run in a session.
 ///
-/// Each time an engine calls its handler, the handler creates an attempt and [drives](Self::drive) it. The first
-/// attempt starts the run. If that attempt is lost, the next attempt receives the values that the engine has recorded,
-/// skips the recorded operations, and continues with the first operation that has not been recorded.
+/// Each time an engine calls its handler, the handler creates an attempt and [drives](Self::drive)
+/// it. The first attempt starts the run. If that attempt is lost, the next attempt receives the
+/// values that the engine has recorded, skips the recorded operations, and continues with the first
+/// operation that has not been recorded.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -71,8 +72,8 @@ enum Start {
 
 impl Attempt {
     /// Creates an attempt at a run that starts with new input. This is the durable counterpart of
-    /// [`Session::run`]. `entries` must contain all entries that the session had when the run started. Each attempt
-    /// must pass the same entries.
+    /// [`Session::run`]. `entries` must contain all entries that the session had when the run
+    /// started. Each attempt must pass the same entries.
     pub fn run(
         agent: &Agent,
         session: impl Into<String>,
@@ -82,9 +83,9 @@ impl Attempt {
         Self::new(agent, session.into(), entries, Start::Input(input.into()))
     }
 
-    /// Creates an attempt at a run that continues pending calls or an unfinished run. This is the durable counterpart
-    /// of [`Session::resume`]. `entries` must contain all entries that the session had when the run started. Each
-    /// attempt must pass the same entries.
+    /// Creates an attempt at a run that continues pending calls or an unfinished run. This is the
+    /// durable counterpart of [`Session::resume`]. `entries` must contain all entries that the
+    /// session had when the run started. Each attempt must pass the same entries.
     pub fn resume(
         agent: &Agent,
         session: impl Into<String>,
@@ -114,48 +115,52 @@ impl Attempt {
         self
     }
 
-    /// Makes the run visible in a hub, under the session's id. The current step ends if the run is interrupted through
-    /// the hub or reaches a time limit. While the engine waits for verdicts, only a command in the engine's queue can
-    /// end the run. While it executes calls separately from the run, an interrupt through the hub drops the calls, and
-    /// the run ends once they have ended.
+    /// Makes the run visible in a hub, under the session's id. The current step ends if the run is
+    /// interrupted through the hub or reaches a time limit. While the engine waits for verdicts,
+    /// only a command in the engine's queue can end the run. While it executes calls separately
+    /// from the run, an interrupt through the hub drops the calls, and the run ends once they have
+    /// ended.
     ///
-    /// Progress from calls that are executed separately is shown, and an interrupt through the hub reaches them, only if
-    /// the workers that [perform](ToolCallRequest::perform) these calls also use the hub.
+    /// Progress from calls that are executed separately is shown, and an interrupt through the hub
+    /// reaches them, only if the workers that [perform](ToolCallRequest::perform) these calls also
+    /// use the hub.
     ///
-    /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one in the hub's log.
-    /// Readers of a later attempt first receive a snapshot of the recorded events, then the
-    /// [`Retracted`](crate::TurnEvent::Retracted) event, whose reason says that the earlier attempt's process was lost,
-    /// and then the new events.
+    /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one
+    /// in the hub's log. Readers of a later attempt first receive a snapshot of the recorded
+    /// events, then the [`Retracted`](crate::TurnEvent::Retracted) event, whose reason says that
+    /// the earlier attempt's process was lost, and then the new events.
     pub fn with_hub(mut self, hub: &Hub, run_id: impl Into<String>) -> Self {
         self.hub = Some((hub.clone(), run_id.into()));
         self
     }
 
-    /// Calls `observer` with each event that the attempt publishes. The observer also receives the replayed events,
-    /// which an earlier attempt may already have published.
+    /// Calls `observer` with each event that the attempt publishes. The observer also receives the
+    /// replayed events, which an earlier attempt may already have published.
     pub fn inspect(mut self, observer: impl FnMut(&Event) + Send + 'static) -> Self {
         self.observer = Some(Box::new(observer));
         self
     }
 
-    /// Sets the id generator used to create the attempt's name. The default is [`SystemIds`]. Each attempt must have a
-    /// different name.
+    /// Sets the id generator used to create the attempt's name. The default is [`SystemIds`]. Each
+    /// attempt must have a different name.
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
     }
 
-    /// Drives the run to completion. Dropping the returned future cancels all work in progress, and the attempt is
-    /// lost.
+    /// Drives the run to completion. Dropping the returned future cancels all work in progress, and
+    /// the attempt is lost.
     ///
-    /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived too late for the run
-    /// is listed in [`undelivered`](Outcome::undelivered), and is returned to the engine's queue for the next run.
+    /// If the run failed, the outcome contains the [`error`](Outcome::error). Input that arrived
+    /// too late for the run is listed in [`undelivered`](Outcome::undelivered), and is returned to
+    /// the engine's queue for the next run.
     ///
     /// # Errors
     ///
-    /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run. All other errors end
-    /// the run: the errors from [`Session::run`] and [`Session::resume`], the engine's errors, and
-    /// [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls exceed 8 MiB.
+    /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run.
+    /// All other errors end the run: the errors from [`Session::run`] and [`Session::resume`], the
+    /// engine's errors, and [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls
+    /// exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
@@ -214,8 +219,9 @@ async fn open_run(
 
 /// The stage that an attempt's run has reached.
 enum RunStage {
-    /// The run has not been created yet. The run is created only after the engine has started or replayed the first
-    /// step, because creating a run already requires recorded nondeterministic values.
+    /// The run has not been created yet. The run is created only after the engine has started or
+    /// replayed the first step, because creating a run already requires recorded nondeterministic
+    /// values.
     Opening(BoxFuture<'static, Result<(Session, SessionRun), Error>>),
     Running(Box<SessionRun>),
     Over,
@@ -293,7 +299,8 @@ impl Driver {
         }
     }
 
-    /// Takes the waiting commands, and reports how much of the commands taken earlier has not been delivered.
+    /// Takes the waiting commands, and reports how much of the commands taken earlier has not been
+    /// delivered.
     async fn take_commands(
         &mut self,
         engine: &mut dyn Engine,
@@ -312,7 +319,8 @@ impl Driver {
         let stored = poll_fn(|cx| self.poll_step(&mut step, &mut stored, cx)).await?;
         drop(step);
         let (result, version) = self.bridge.end_step(&stored)?;
-        // Results for calls that were answered without running are recorded together with the other results.
+        // Results for calls that were answered without running are recorded together with the other
+        // results.
         if !matches!(result, StepResult::CallsBegin(_)) {
             self.publisher.release();
         }
@@ -367,8 +375,8 @@ impl Driver {
         }
     }
 
-    /// Starts publishing the run's events as new events once the current step performs an effect instead of replaying
-    /// it.
+    /// Starts publishing the run's events as new events once the current step performs an effect
+    /// instead of replaying it.
     fn begin_publishing(&mut self) {
         if let (true, Some(begin)) = (self.bridge.is_live(), &self.begin) {
             self.publisher.begin(begin);
@@ -454,8 +462,8 @@ impl Driver {
         }
     }
 
-    /// Waits until each call has a verdict, a command ends the run, or the time limit expires. Returns the commands
-    /// other than verdicts that arrived in the meantime.
+    /// Waits until each call has a verdict, a command ends the run, or the time limit expires.
+    /// Returns the commands other than verdicts that arrived in the meantime.
     async fn wait_for_verdicts(
         &mut self,
         engine: &mut dyn Engine,
@@ -482,8 +490,8 @@ impl Driver {
         Ok(commands)
     }
 
-    /// Records that calls may have started. If the run is ended before it has taken their results, the calls' results
-    /// say so, even if an earlier attempt started the calls.
+    /// Records that calls may have started. If the run is ended before it has taken their results,
+    /// the calls' results say so, even if an earlier attempt started the calls.
     fn mark_may_have_started(&self, begun: &BegunCalls) {
         let Some(RunBegin { handle, .. }) = &self.begin else { return };
         for BegunCall { call, .. } in &begun.calls {
@@ -491,8 +499,8 @@ impl Driver {
         }
     }
 
-    /// Executes calls separately from the run and returns their results, if the engine supports it and at least two of
-    /// the calls permit it. Otherwise, returns no results.
+    /// Executes calls separately from the run and returns their results, if the engine supports it
+    /// and at least two of the calls permit it. Otherwise, returns no results.
     async fn call_tools(
         &mut self,
         engine: &mut dyn Engine,
@@ -573,10 +581,10 @@ impl Driver {
         engine.save(from, entries).await
     }
 
-    /// If the run continues calls that were open when it started, saves the entry that records that these calls may
-    /// have started. The run itself writes this entry with the calls' first event, and the engine saves the run's
-    /// entries only once the calls' results have been recorded. If the run is ended before then, no later run may
-    /// start the calls again.
+    /// If the run continues calls that were open when it started, saves the entry that records that
+    /// these calls may have started. The run itself writes this entry with the calls' first event,
+    /// and the engine saves the run's entries only once the calls' results have been recorded. If
+    /// the run is ended before then, no later run may start the calls again.
     async fn save_resumed(&mut self, engine: &mut dyn Engine) -> Result<(), Error> {
         if let ResumedEntry::Due { repeatable } = &self.resumed_entry {
             let mut idempotent = self.idempotent_calls.clone();

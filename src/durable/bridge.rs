@@ -19,18 +19,19 @@ use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopEnd};
 
-/// Holds the state that an attempt shares with its run's world. The run accesses its environment only through this
-/// world. A single task polls both the attempt and the run.
+/// Holds the state that an attempt shares with its run's world. The run accesses its environment
+/// only through this world. A single task polls both the attempt and the run.
 ///
-/// When a step starts, it is not yet known whether the step is performed or replayed, and the run pauses. If the engine
-/// polls the step's future, the step is performed. If the engine returns a value without polling the future, an earlier
-/// attempt has recorded the step. The run is polled only once it is known whether the step is performed or replayed.
-/// The run then takes the previous step's value, obtains the nondeterministic values that it needs, and requests its
-/// next effect.
+/// When a step starts, it is not yet known whether the step is performed or replayed, and the run
+/// pauses. If the engine polls the step's future, the step is performed. If the engine returns a
+/// value without polling the future, an earlier attempt has recorded the step. The run is polled
+/// only once it is known whether the step is performed or replayed. The run then takes the previous
+/// step's value, obtains the nondeterministic values that it needs, and requests its next effect.
 pub(super) struct Bridge {
     /// The unique name of this attempt.
     attempt: String,
-    /// The agent's own tools, which other processes also have. Tools from tool sources are known only to this process.
+    /// The agent's own tools, which other processes also have. Tools from tool sources are known
+    /// only to this process.
     toolkit: Toolkit,
     state: Mutex<BridgeState>,
 }
@@ -39,19 +40,23 @@ pub(super) struct Bridge {
 struct BridgeState {
     /// The waker of the task that polls the attempt.
     task: Option<Waker>,
-    /// The wakers of the effects and calls that wait until it is known whether the step is performed or replayed.
+    /// The wakers of the effects and calls that wait until it is known whether the step is
+    /// performed or replayed.
     waiting: Vec<Waker>,
     phase: Phase,
-    /// Whether the run has completed its part of the step and is pausing until the next step is performed or replayed.
+    /// Whether the run has completed its part of the step and is pausing until the next step is
+    /// performed or replayed.
     is_complete: bool,
     /// Whether the run has requested the step's effect.
     has_effect: bool,
     /// The number of entries in the session when the effect was requested.
     version: u64,
-    /// The number of events that the run has yielded since the previous effect. While a turn's calls run, events are
-    /// counted from the start of the first of the two steps that the calls take.
+    /// The number of events that the run has yielded since the previous effect. While a turn's
+    /// calls run, events are counted from the start of the first of the two steps that the calls
+    /// take.
     event_count: usize,
-    /// The nondeterministic values that the run has obtained since the previous effect, if the step is performed.
+    /// The nondeterministic values that the run has obtained since the previous effect, if the step
+    /// is performed.
     draws: Vec<DrawnValue>,
     key: Option<EffectKey>,
     /// The events that the effect has yielded, if the effect is performed.
@@ -60,8 +65,8 @@ struct BridgeState {
     result: Option<StepResult>,
     /// The previous step's result, until the run takes it.
     answer: Option<StepResult>,
-    /// Whether the run has taken the previous step's result and is repeating that step's events, which have already
-    /// been counted.
+    /// Whether the run has taken the previous step's result and is repeating that step's events,
+    /// which have already been counted.
     is_repeating: bool,
     calls: CallBatch,
     verdicts: Vec<(PendingCall, Verdict)>,
@@ -101,10 +106,11 @@ struct CallBatch {
 pub(super) enum EffectEntry {
     /// The effect is performed.
     Perform,
-    /// The effect has already been recorded. The run receives the recorded value when the next step is performed or
-    /// replayed.
+    /// The effect has already been recorded. The run receives the recorded value when the next step
+    /// is performed or replayed.
     Kept,
-    /// The effect is not performed. In an earlier attempt, the effect yielded these events before the loop ended early.
+    /// The effect is not performed. In an earlier attempt, the effect yielded these events before
+    /// the loop ended early.
     EndsAfter(Vec<Event>),
 }
 
@@ -147,8 +153,8 @@ impl Bridge {
         }
     }
 
-    /// Returns the future that the engine polls to perform the step. The future does no work of its own; it waits until
-    /// the run has performed the step's effect.
+    /// Returns the future that the engine polls to perform the step. The future does no work of its
+    /// own; it waits until the run has performed the step's effect.
     pub(super) fn step_future(self: &Arc<Self>) -> BoxFuture<'static, RawJson> {
         let bridge = Arc::clone(self);
         poll_fn(move |cx| bridge.poll_step(cx)).boxed()
@@ -185,19 +191,20 @@ impl Bridge {
         self.lock().is_complete
     }
 
-    /// Returns whether this attempt performs, or has performed, an effect in this step that no earlier attempt has
-    /// recorded.
+    /// Returns whether this attempt performs, or has performed, an effect in this step that no
+    /// earlier attempt has recorded.
     pub(super) fn is_live(&self) -> bool {
         let state = self.lock();
         matches!(state.phase, Phase::Performed) && (state.has_effect || state.is_complete)
     }
 
-    /// Accepts the step's value from the engine. If the step was not performed, the run continues from this recorded
-    /// value.
+    /// Accepts the step's value from the engine. If the step was not performed, the run continues
+    /// from this recorded value.
     ///
     /// # Errors
     ///
-    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid step value.
+    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid
+    /// step value.
     pub(super) fn set_kept(&self, json: &RawJson) -> Result<(), Error> {
         let mut state = self.lock();
         if let Phase::Undecided = state.phase {
@@ -210,7 +217,8 @@ impl Bridge {
         Ok(())
     }
 
-    /// Ends the step, and returns the step's result and the number of session entries that can now be saved.
+    /// Ends the step, and returns the step's result and the number of session entries that can now
+    /// be saved.
     pub(super) fn end_step(&self, json: &RawJson) -> Result<(StepResult, u64), Error> {
         let result = StepRecord::parse(json)?.result;
         let mut state = self.lock();
@@ -240,7 +248,8 @@ impl Bridge {
     ///
     /// # Errors
     ///
-    /// Returns the error from a hook, which ends the run. If a hook fails, the progress is set to `null`.
+    /// Returns the error from a hook, which ends the run. If a hook fails, the progress is set to
+    /// `null`.
     pub(super) fn redact_progress(&self, call: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
         let redactor = self.lock().calls.progress_redactor.clone();
         redactor.map_or(Ok(()), |redact| redact(call, data))
@@ -273,8 +282,8 @@ impl Bridge {
 
 /// Methods that the run's world calls.
 impl Bridge {
-    /// Returns a nondeterministic value: the value that an earlier attempt recorded or, if none has been recorded, the
-    /// value that `live` returns.
+    /// Returns a nondeterministic value: the value that an earlier attempt recorded or, if none has
+    /// been recorded, the value that `live` returns.
     pub(super) fn draw(
         &self,
         key: &EffectKey,
@@ -283,8 +292,8 @@ impl Bridge {
         match self.kept_draw(key.kind)? {
             KeptDraw::Value(value) => {
                 if is_taken_away(key.kind) {
-                    // In a new attempt, the original value, such as a command, is available again. The value is removed
-                    // here so that it is not delivered twice.
+                    // In a new attempt, the original value, such as a command, is available again.
+                    // The value is removed here so that it is not delivered twice.
                     let _ = live();
                 }
                 Some(value)
@@ -303,7 +312,8 @@ impl Bridge {
         }
     }
 
-    /// Returns the recorded value of an effect that was ready on the first poll in an earlier attempt.
+    /// Returns the recorded value of an effect that was ready on the first poll in an earlier
+    /// attempt.
     pub(super) fn drawn_effect(&self, kind: EffectKind) -> Option<RawJson> {
         let mut state = self.lock();
         let Phase::Kept { record, drawn } = &mut state.phase else { return None };
@@ -312,7 +322,8 @@ impl Bridge {
         Some(draw.value.clone())
     }
 
-    /// Adds the value of an effect that was ready on the first poll to the step's nondeterministic values.
+    /// Adds the value of an effect that was ready on the first poll to the step's nondeterministic
+    /// values.
     pub(super) fn keep_as_drawn(&self, kind: EffectKind, value: RawJson) {
         self.lock().draws.push(DrawnValue { kind, value });
     }
@@ -336,8 +347,8 @@ impl Bridge {
         None
     }
 
-    /// Waits until the run may request an effect. If the loop ended early in the current step, this method waits for
-    /// the next step.
+    /// Waits until the run may request an effect. If the loop ended early in the current step, this
+    /// method waits for the next step.
     pub(super) fn poll_ready(&self, cx: &Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if !state.is_complete && !matches!(state.phase, Phase::Undecided) {
@@ -352,8 +363,8 @@ impl Bridge {
         matches!(self.lock().phase, Phase::Performed)
     }
 
-    /// Requests the step's effect for the run. Call this method only after [`poll_ready`](Self::poll_ready) has
-    /// returned `Poll::Ready`.
+    /// Requests the step's effect for the run. Call this method only after
+    /// [`poll_ready`](Self::poll_ready) has returned `Poll::Ready`.
     pub(super) fn begin_effect(&self, key: &EffectKey) -> EffectEntry {
         let mut state = self.lock();
         let state = &mut *state;
@@ -403,8 +414,8 @@ impl Bridge {
         }
     }
 
-    /// Waits until the effect's result has been recorded and the next step is performed or replayed. Then takes the
-    /// result.
+    /// Waits until the effect's result has been recorded and the next step is performed or
+    /// replayed. Then takes the result.
     pub(super) fn poll_answer(&self, cx: &Context<'_>) -> Poll<StepResult> {
         let mut state = self.lock();
         if !matches!(state.phase, Phase::Undecided)
@@ -421,8 +432,9 @@ impl Bridge {
         mem::take(&mut self.lock().verdicts)
     }
 
-    /// Returns whether the run has yet to take an effect's result, a call's result or the events to repeat, or is
-    /// replaying a recorded step. If this method returns `true`, the run ends only [where the recorded step ended it](Self::forced_end).
+    /// Returns whether the run has yet to take an effect's result, a call's result or the events to
+    /// repeat, or is replaying a recorded step. If this method returns `true`, the run ends only
+    /// [where the recorded step ended it](Self::forced_end).
     pub(super) fn has_untaken_answer(&self) -> bool {
         let state = self.lock();
         let is_performed = matches!(state.phase, Phase::Performed);
@@ -442,13 +454,14 @@ impl Bridge {
             if event.turn_complete().is_none() {
                 return;
             }
-            // If this attempt performed the turn, it has already yielded all other events in the turn, and yields the
-            // end of the turn here.
+            // If this attempt performed the turn, it has already yielded all other events in the
+            // turn, and yields the end of the turn here.
             state.is_repeating = false;
         }
         state.event_count += 1;
         if let Event::Tool(ToolEvent::Output(result)) = event {
-            // The run may have answered the call in another way, for example because its tool no longer exists.
+            // The run may have answered the call in another way, for example because its tool no
+            // longer exists.
             state.calls.results.remove(&result.call_id);
         }
         let is_of_effect = state.has_effect
@@ -501,8 +514,8 @@ impl Bridge {
 
 /// Methods for the calls in a turn.
 impl Bridge {
-    /// Sets the options for the calls in a turn: the maximum number of calls that run at the same time, and the
-    /// redactor for their progress.
+    /// Sets the options for the calls in a turn: the maximum number of calls that run at the same
+    /// time, and the redactor for their progress.
     pub(super) fn begin_calls(&self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
         let mut state = self.lock();
         state.calls.max_concurrency = max_concurrency.max(1);
@@ -551,8 +564,8 @@ impl Bridge {
         }
     }
 
-    /// Ends the current step so that the announced calls can start. This method is called once the run has nothing else
-    /// to do.
+    /// Ends the current step so that the announced calls can start. This method is called once the
+    /// run has nothing else to do.
     pub(super) fn on_calls_idle(&self) {
         let mut state = self.lock();
         let is_due = matches!(state.phase, Phase::Performed)

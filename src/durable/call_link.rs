@@ -15,8 +15,8 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{Command, Hub, HubEvent, Reader};
 use crate::item::RawJson;
 
-/// The maximum number of progress reports that can be queued while another report is being sent. If more reports
-/// arrive, the oldest queued report is dropped.
+/// The maximum number of progress reports that can be queued while another report is being sent. If
+/// more reports arrive, the oldest queued report is dropped.
 const MAX_WAITING: usize = 64;
 
 /// The maximum size of a progress report, in bytes of JSON. A larger report is dropped.
@@ -27,8 +27,8 @@ const FLUSH_LIMIT: Duration = Duration::from_secs(1);
 
 /// Sends a call's progress to its run through the hub, and detects when the run has ended.
 ///
-/// The call does not depend on this connection: if the hub cannot be reached, progress is lost, but the call still runs
-/// to completion.
+/// The call does not depend on this connection: if the hub cannot be reached, progress is lost, but
+/// the call still runs to completion.
 pub(super) struct CallLink {
     target: Option<LinkTarget>,
     call_id: String,
@@ -82,8 +82,8 @@ impl CallLink {
         }
     }
 
-    /// Checks whether the run still needs the call. Returns `Poll::Ready` once the run has been interrupted or has ended,
-    /// or the call already has a result.
+    /// Checks whether the run still needs the call. Returns `Poll::Ready` once the run has been
+    /// interrupted or has ended, or the call already has a result.
     pub(super) fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let _ = self.poll_sent(cx);
         if self.poll_interrupted(cx).is_ready() {
@@ -150,7 +150,8 @@ impl CallLink {
         }
     }
 
-    /// Sends the remaining progress after the call has ended. Stops once [`FLUSH_LIMIT`] has elapsed.
+    /// Sends the remaining progress after the call has ended. Stops once [`FLUSH_LIMIT`] has
+    /// elapsed.
     pub(super) async fn flush(mut self) {
         let mut limit = Deadline::try_start(FLUSH_LIMIT);
         poll_fn(|cx| {

@@ -10,19 +10,20 @@ use crate::hub::{AlreadyRunning, Command, LogUnavailable, StaleEpoch, command_js
 use crate::item::{PendingCall, RawJson, ResultKind, ToolCall, ToolResult, join_call_id};
 use crate::session::Entry;
 
-/// The future that performs a step. The engine polls it only if the step's value has not been recorded yet.
+/// The future that performs a step. The engine polls it only if the step's value has not been
+/// recorded yet.
 pub type StepFuture = BoxFuture<'static, RawJson>;
 
-/// A trait for performing each step once and recording its value. This trait covers the part of an engine that performs
-/// individual steps.
+/// A trait for performing each step once and recording its value. This trait covers the part of an
+/// engine that performs individual steps.
 pub trait StepRunner: Send {
-    /// Performs a step by polling its future, and records the step's value before returning it. If the value is already
-    /// recorded, the engine drops the future without polling it.
+    /// Performs a step by polling its future, and records the step's value before returning it. If
+    /// the value is already recorded, the engine drops the future without polling it.
     ///
-    /// `name` identifies the step for people who inspect the engine's journal. The step's value is limited to 24 MiB: 8
-    /// MiB for a turn or for the results of its calls, and 16 MiB for everything else that the step records, such as
-    /// delivered input. Dropping the returned future cancels the step, although the step's value may already have been
-    /// recorded.
+    /// `name` identifies the step for people who inspect the engine's journal. The step's value is
+    /// limited to 24 MiB: 8 MiB for a turn or for the results of its calls, and 16 MiB for
+    /// everything else that the step records, such as delivered input. Dropping the returned future
+    /// cancels the step, although the step's value may already have been recorded.
     ///
     /// # Errors
     ///
@@ -34,21 +35,23 @@ pub trait StepRunner: Send {
     ) -> BoxFuture<'a, Result<RawJson, Error>>;
 }
 
-/// A trait for the engine operations that a durable run requires. The engine performs each operation once and records
-/// its result.
+/// A trait for the engine operations that a durable run requires. The engine performs each
+/// operation once and records its result.
 ///
-/// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time and waits for it to
-/// complete. A later attempt calls the same operations in the same order with the same arguments, and receives the
-/// recorded results.
+/// An engine value belongs to a single attempt at a run. The attempt calls one operation at a time
+/// and waits for it to complete. A later attempt calls the same operations in the same order with
+/// the same arguments, and receives the recorded results.
 ///
-/// If an operation fails, the attempt ends with the operation's error. The engine decides whether to make another
-/// attempt. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine whether an error calls for another
-/// attempt.
+/// If an operation fails, the attempt ends with the operation's error. The engine decides whether
+/// to make another attempt. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine
+/// whether an error calls for another attempt.
 ///
-/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package `turnstream-restate` contains an
-/// engine for Restate. To test an engine, use `durable::suite`, which requires the `testing` feature.
+/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package
+/// `turnstream-restate` contains an engine for Restate. To test an engine, use `durable::suite`,
+/// which requires the `testing` feature.
 pub trait Engine: StepRunner {
-    /// Takes all commands from the session's queue, in order of arrival. Each command is returned only once.
+    /// Takes all commands from the session's queue, in order of arrival. Each command is returned
+    /// only once.
     ///
     /// `undelivered_bytes` is the size of the commands that the run has taken earlier and not
     /// delivered to the model. Pass it to
@@ -59,8 +62,8 @@ pub trait Engine: StepRunner {
         undelivered_bytes: usize,
     ) -> BoxFuture<'_, Result<Vec<StoredCommand>, Error>>;
 
-    /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or until `limit` has
-    /// elapsed. Returns the commands that have arrived by the end of the wait.
+    /// Waits until `is_enough` returns `true` for the list of all commands that have arrived, or
+    /// until `limit` has elapsed. Returns the commands that have arrived by the end of the wait.
     ///
     /// The run waits for verdicts on the calls in `awaited`. While it waits, in this attempt or
     /// between two attempts, the engine must report these calls as
@@ -73,14 +76,15 @@ pub trait Engine: StepRunner {
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>>;
 
-    /// Returns whether [`call_tools`](Self::call_tools) can execute calls separately from the run, possibly in another
-    /// process. If this method returns `false`, all calls are executed in a step of the run itself.
+    /// Returns whether [`call_tools`](Self::call_tools) can execute calls separately from the run,
+    /// possibly in another process. If this method returns `false`, all calls are executed in a
+    /// step of the run itself.
     fn can_call_tools(&self) -> bool {
         false
     }
 
-    /// Executes calls concurrently, separately from the run and possibly in other processes, and returns a result for
-    /// each call. To perform a call, use [`ToolCallRequest::perform`].
+    /// Executes calls concurrently, separately from the run and possibly in other processes, and
+    /// returns a result for each call. To perform a call, use [`ToolCallRequest::perform`].
     ///
     /// If a call is no longer needed, for example because the run was interrupted, return
     /// [`ToolCallRequest::interrupted_result`] as the call's result.
@@ -92,12 +96,12 @@ pub trait Engine: StepRunner {
         Box::pin(async { Ok(results) })
     }
 
-    /// Appends entries to the session, which currently contains `from` entries. The engine must store them before it
-    /// performs the operations that follow.
+    /// Appends entries to the session, which currently contains `from` entries. The engine must
+    /// store them before it performs the operations that follow.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
-    /// Ends the run, and returns the commands in `put_back`, which have not reached the model, to the front of the
-    /// session's queue.
+    /// Ends the run, and returns the commands in `put_back`, which have not reached the model, to
+    /// the front of the session's queue.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 
@@ -106,8 +110,8 @@ pub trait Engine: StepRunner {
 /// The JSON of a stored command is `{"v":1,"id":"…","command":{"type":"steer","items":[…]}}`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct StoredCommand {
-    /// The id of the command's receipt. The [`Appended`](crate::Event::Appended) event reports this id once the
-    /// command's input is in the history.
+    /// The id of the command's receipt. The [`Appended`](crate::Event::Appended) event reports this
+    /// id once the command's input is in the history.
     pub id: String,
     /// The command itself.
     pub command: Command,
@@ -139,8 +143,9 @@ impl<'de> Deserialize<'de> for StoredCommand {
 pub struct ToolCallRequest {
     /// The id of the session to which the run belongs.
     pub session: String,
-    /// The run's id in its [hub](crate::durable::Attempt::with_hub). The call's progress is sent to this hub, and the
-    /// call is stopped if the hub reports that the run has ended. `None` if the run has no hub.
+    /// The run's id in its [hub](crate::durable::Attempt::with_hub). The call's progress is sent to
+    /// this hub, and the call is stopped if the hub reports that the run has ended. `None` if the
+    /// run has no hub.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<String>,
     /// The call, with its final arguments.
@@ -149,14 +154,15 @@ pub struct ToolCallRequest {
 }
 
 impl ToolCallRequest {
-    /// Returns the result for a call that no worker could execute. The result contains the error's message.
+    /// Returns the result for a call that no worker could execute. The result contains the error's
+    /// message.
     pub fn failed_result(&self, error: &Error) -> ToolResult {
         let text = format!("Error: {}", error.message());
         ToolResult::for_call(&self.call, ResultKind::Error, text)
     }
 
-    /// Returns a key that is the same each time the call is performed: `{session id}/{call id}`, as in
-    /// [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
+    /// Returns a key that is the same each time the call is performed: `{session id}/{call id}`, as
+    /// in [`ToolContext::idempotency_key`](crate::tool::ToolContext::idempotency_key).
     pub fn key(&self) -> String {
         join_call_id(&self.session, &self.call.call_id)
     }
@@ -167,8 +173,8 @@ impl ToolCallRequest {
     }
 }
 
-/// The source of the error that is returned if the engine has lost the current attempt. The next attempt continues the
-/// run.
+/// The source of the error that is returned if the engine has lost the current attempt. The next
+/// attempt continues the run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the attempt at the run was lost")]
 pub struct AttemptLost;
@@ -179,10 +185,11 @@ impl From<AttemptLost> for Error {
     }
 }
 
-/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the failed attempt was
-/// [lost](AttemptLost), if its events cannot currently be written, if another attempt at the run is still active, or if
-/// this program differs from the program that started the run. All other errors end the run, including the
-/// [`Conflict`](ErrorKind::Conflict) error for a verdict that does not answer an open request.
+/// Returns whether another attempt may succeed after this error. Another attempt may succeed if the
+/// failed attempt was [lost](AttemptLost), if its events cannot currently be written, if another
+/// attempt at the run is still active, or if this program differs from the program that started the
+/// run. All other errors end the run, including the [`Conflict`](ErrorKind::Conflict) error for a
+/// verdict that does not answer an open request.
 pub fn is_attempt_lost(error: &Error) -> bool {
     error.find_source::<AttemptLost>().is_some()
         || error.kind() == ErrorKind::ReplayMismatch

@@ -19,8 +19,8 @@ use crate::session::Entry;
 
 /// A plan for tests that determines when attempts at a run are lost. Clones share the same plan.
 ///
-/// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts after the last
-/// planned loss are not lost. The plan also counts attempts and operations.
+/// Each [loss](Loss) ends one attempt: the first loss ends the first attempt, and so on. Attempts
+/// after the last planned loss are not lost. The plan also counts attempts and operations.
 #[derive(Clone, Debug, Default)]
 pub struct LossPlan(Arc<PlanInner>);
 
@@ -46,10 +46,11 @@ pub struct Loss {
 pub enum LossMoment {
     /// The attempt is lost before the operation starts, and the engine is not called.
     Before,
-    /// The attempt is lost once the operation has been polled this many times; 0 has the same effect as `Before`. The
-    /// engine may or may not have recorded the operation.
+    /// The attempt is lost once the operation has been polled this many times; 0 has the same
+    /// effect as `Before`. The engine may or may not have recorded the operation.
     After(usize),
-    /// The attempt is lost after the engine has recorded the operation, so that only the engine's response is lost.
+    /// The attempt is lost after the engine has recorded the operation, so that only the engine's
+    /// response is lost.
     Kept,
 }
 
@@ -59,8 +60,8 @@ impl LossPlan {
         Self::default()
     }
 
-    /// Creates a plan with the given losses. The first loss ends the first attempt, the second loss ends the second
-    /// attempt, and so on.
+    /// Creates a plan with the given losses. The first loss ends the first attempt, the second loss
+    /// ends the second attempt, and so on.
     pub fn with_losses(losses: impl IntoIterator<Item = Loss>) -> Self {
         let losses: Vec<Loss> = losses.into_iter().collect();
         Self(Arc::new(PlanInner { losses: Mutex::new(losses), ..PlanInner::default() }))
@@ -87,8 +88,8 @@ impl LossPlan {
     }
 }
 
-/// Wraps an engine, and simulates the loss of the engine's attempt as planned in a [`LossPlan`]. The operation in which
-/// the loss occurs and all later operations fail with [`AttemptLost`].
+/// Wraps an engine, and simulates the loss of the engine's attempt as planned in a [`LossPlan`].
+/// The operation in which the loss occurs and all later operations fail with [`AttemptLost`].
 pub struct FaultyEngine<E> {
     engine: E,
     plan: LossPlan,
@@ -98,7 +99,8 @@ pub struct FaultyEngine<E> {
 }
 
 impl<E: Engine> FaultyEngine<E> {
-    /// Performs an operation, or simulates the loss of the attempt if a loss is planned for this operation.
+    /// Performs an operation, or simulates the loss of the attempt if a loss is planned for this
+    /// operation.
     fn lossy<'a, T: Send + 'a>(
         &'a mut self,
         operation: impl FnOnce(&'a mut E) -> BoxFuture<'a, Result<T, Error>> + Send + 'a,

@@ -120,8 +120,8 @@ impl Future for JournaledEffect {
                     if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
                         return Poll::Ready(Ok(EffectValue::from_json(value)));
                     }
-                    // An effect that is ready on the first poll needs no step of its own. A step that a user's loop
-                    // body requests is always recorded as a step of its own.
+                    // An effect that is ready on the first poll needs no step of its own. A step
+                    // that a user's loop body requests is always recorded as a step of its own.
                     let is_step = this.key.kind == EffectKind::Step;
                     let early = match this.bridge.is_performing() && !is_step {
                         true => effect.poll_unpin(cx),
@@ -177,8 +177,8 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
     Error::new(ErrorKind::ReplayMismatch, message)
 }
 
-/// A turn that the engine records. The turn's deltas are yielded as they arrive, and the end of the turn is yielded
-/// once the turn has been recorded.
+/// A turn that the engine records. The turn's deltas are yielded as they arrive, and the end of the
+/// turn is yielded once the turn has been recorded.
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
@@ -191,8 +191,8 @@ enum TurnStage {
         turn: TurnStream,
         saved: SavedTurn,
     },
-    /// Waits until the turn has been recorded. If the turn was performed, all of its events except the end have already
-    /// been yielded.
+    /// Waits until the turn has been recorded. If the turn was performed, all of its events except
+    /// the end have already been yielded.
     Done {
         is_performed: bool,
     },

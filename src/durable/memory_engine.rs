@@ -21,11 +21,11 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::RunData;
 
-/// A test engine that records operations in memory. The recorded operations are kept as long as this engine, or an
-/// engine for another attempt at the same run, exists.
+/// A test engine that records operations in memory. The recorded operations are kept as long as
+/// this engine, or an engine for another attempt at the same run, exists.
 ///
-/// Like an engine on a server, a memory engine requires every attempt at a run to perform the same operations. An
-/// attempt that performs different operations from the previous attempt fails with
+/// Like an engine on a server, a memory engine requires every attempt at a run to perform the same
+/// operations. An attempt that performs different operations from the previous attempt fails with
 /// [`ReplayMismatch`](ErrorKind::ReplayMismatch).
 pub struct MemoryEngine {
     shared: Arc<Shared>,
@@ -82,14 +82,15 @@ impl MemoryEngine {
         }
     }
 
-    /// If a turn contains several calls, executes these calls with the tools of `agent`, outside the steps of the run.
-    /// Each call that is executed in this way has its own journal.
+    /// If a turn contains several calls, executes these calls with the tools of `agent`, outside
+    /// the steps of the run. Each call that is executed in this way has its own journal.
     pub fn with_worker(mut self, agent: &Agent) -> Self {
         self.worker.agent = Some(agent.clone());
         self
     }
 
-    /// Sends the progress of the worker's calls through `hub`, which must be the hub that shows the run.
+    /// Sends the progress of the worker's calls through `hub`, which must be the hub that shows the
+    /// run.
     pub fn with_worker_hub(mut self, hub: &Hub) -> Self {
         self.worker.hub = Some(hub.clone());
         self
@@ -196,7 +197,8 @@ impl MemoryEngine {
 }
 
 impl SessionData {
-    /// Takes all commands for a run, which becomes the active run. The run then no longer waits for verdicts.
+    /// Takes all commands for a run, which becomes the active run. The run then no longer waits for
+    /// verdicts.
     fn take(&mut self, run: &str, undelivered_bytes: Option<usize>) -> Vec<StoredCommand> {
         if self.status.run.as_deref() != Some(run) {
             self.status = SessionStatus::from_entries(self.entries.clone(), Some(run.to_owned()));
@@ -274,7 +276,8 @@ impl Engine for MemoryEngine {
                 }
             };
             poll_fn(&mut poll).await;
-            // The commands are removed from the queue once the result of the wait has been recorded.
+            // The commands are removed from the queue once the result of the wait has been
+            // recorded.
             let commands = self.session().take(&self.run, None);
             self.keep("wait", arguments, json(&commands)?);
             Ok(commands)

@@ -1,9 +1,10 @@
 //! Durable runs, which an engine can continue on any machine.
 //!
-//! A durable engine performs each operation of a program once and records its result. If the process dies, the engine
-//! starts the program again elsewhere and supplies the recorded results instead of performing the recorded operations
-//! again. An agent needs no changes to run on such an engine. An [`Attempt`] executes the agent's run, and each effect
-//! in the run, such as a model turn, is a step on an [`Engine`].
+//! A durable engine performs each operation of a program once and records its result. If the
+//! process dies, the engine starts the program again elsewhere and supplies the recorded results
+//! instead of performing the recorded operations again. An agent needs no changes to run on such an
+//! engine. An [`Attempt`] executes the agent's run, and each effect in the run, such as a model
+//! turn, is a step on an [`Engine`].
 //!
 //! ```
 //! use turnstream::Agent;
@@ -21,9 +22,10 @@
 //! # }
 //! ```
 //!
-//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the repository's `durable` folder, contains the
-//! engine, the worker and the client for [Restate](https://restate.dev). The guide explains when you need a durable
-//! engine: [from one process to many machines](crate::guide::many_machines).
+//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the repository's `durable`
+//! folder, contains the engine, the worker and the client for [Restate](https://restate.dev). The
+//! guide explains when you need a durable engine: [from one process to many
+//! machines](crate::guide::many_machines).
 //!
 //! # How often an operation is performed
 //!
@@ -36,9 +38,10 @@
 //! | a hook that returns immediately | may be called again until the next step is recorded |
 //! | a hook that only observes | is called in each attempt, even for recorded operations |
 //!
-//! A recorded operation is never performed again. The provider's retries and the request's deadlines apply within a
-//! single step. The run's time limit starts over with each attempt, and the number of tokens used by a lost attempt is
-//! unknown. Each process that replays recorded turns charges their tokens to its own [pool](crate::agent::Pool).
+//! A recorded operation is never performed again. The provider's retries and the request's
+//! deadlines apply within a single step. The run's time limit starts over with each attempt, and
+//! the number of tokens used by a lost attempt is unknown. Each process that replays recorded turns
+//! charges their tokens to its own [pool](crate::agent::Pool).
 //!
 //! # The steps of an attempt
 //!
@@ -55,24 +58,27 @@
 //!                                                 dropped without a poll
 //! ```
 //!
-//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. As a result, the
-//!   attempt knows a step's recorded values before the run needs them. A single task polls the run and at most one
-//!   operation; no other task is spawned.
-//! - **Deltas are not recorded.** Readers receive deltas while a step is being performed. Recorded steps are replayed
-//!   as complete turns and results.
-//! - **Effects that are ready on the first poll** have no steps of their own. The values of these effects are recorded
-//!   with the next step. As a result, an agent without hooks has one step for each turn, two for the calls in a turn,
-//!   and one for the end of the run.
-//! - **The calls in a turn take two steps.** The first step records which calls may start, and in which attempt; the
-//!   second records their results. If the engine [can](Engine::can_call_tools) execute several calls separately from
-//!   the run, it [runs them](Engine::call_tools) between these two steps, and each call has its own steps. Exclusive
-//!   calls, sub-agents and tools from [tool sources](crate::tool::ToolSource) run in the second step. If a run resumes
-//!   calls, the attempt saves [`Entry::Resumed`](crate::session::Entry::Resumed) between the two steps. A later run
-//!   does not start these calls again, even if this run never continues, unless their tools are idempotent and were
-//!   idempotent when the first step was recorded. The same holds for a later attempt at this run.
-//! - **The program must stay the same** during a run. If an attempt requests an effect that differs from the recorded
-//!   effect, the attempt ends with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again.
-//!   The run continues once the original program is back.
+//! - **One operation at a time.** The attempt calls the engine's `step` before it polls the run. As
+//!   a result, the attempt knows a step's recorded values before the run needs them. A single task
+//!   polls the run and at most one operation; no other task is spawned.
+//! - **Deltas are not recorded.** Readers receive deltas while a step is being performed. Recorded
+//!   steps are replayed as complete turns and results.
+//! - **Effects that are ready on the first poll** have no steps of their own. The values of these
+//!   effects are recorded with the next step. As a result, an agent without hooks has one step for
+//!   each turn, two for the calls in a turn, and one for the end of the run.
+//! - **The calls in a turn take two steps.** The first step records which calls may start, and in
+//!   which attempt; the second records their results. If the engine [can](Engine::can_call_tools)
+//!   execute several calls separately from the run, it [runs them](Engine::call_tools) between
+//!   these two steps, and each call has its own steps. Exclusive calls, sub-agents and tools from
+//!   [tool sources](crate::tool::ToolSource) run in the second step. If a run resumes calls, the
+//!   attempt saves [`Entry::Resumed`](crate::session::Entry::Resumed) between the two steps. A
+//!   later run does not start these calls again, even if this run never continues, unless their
+//!   tools are idempotent and were idempotent when the first step was recorded. The same holds for
+//!   a later attempt at this run.
+//! - **The program must stay the same** during a run. If an attempt requests an effect that differs
+//!   from the recorded effect, the attempt ends with
+//!   [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch), and the engine tries again. The run
+//!   continues once the original program is back.
 //!
 //! # Commands, approvals, the end
 //!
@@ -89,25 +95,26 @@
 //! calls that need a verdict. A verdict answers a single request: a verdict that answers no open
 //! request is a [`Conflict`](crate::ErrorKind::Conflict), and a waiting run discards it.
 //!
-//! The queue accepts at most 8 MiB of commands that wait for a run or that the active run has not delivered. A step has
-//! place for this input beside the largest turn, so input never ends a run, or the next run, with an error.
+//! The queue accepts at most 8 MiB of commands that wait for a run or that the active run has not
+//! delivered. A step has place for this input beside the largest turn, so input never ends a run,
+//! or the next run, with an error.
 //!
-//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step that is being
-//! performed. The engine records the part of the step that was completed, so that later attempts end at the same
-//! position.
+//! An [interrupt](crate::hub::Command::Interrupt) through a [hub](Attempt::with_hub) ends the step
+//! that is being performed. The engine records the part of the step that was completed, so that
+//! later attempts end at the same position.
 //!
 //! # Readers
 //!
-//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log can be stored in Redis. Each attempt writes to
-//! the log under a new epoch. After a lost attempt, readers receive a snapshot of the recorded events, and the lost
-//! attempt's incomplete turn is void. Results are published once they have been recorded, and the end of the run is
-//! published once everything else is done.
+//! [`Attempt::with_hub`] shows a run in a [hub](crate::hub), whose log can be stored in Redis. Each
+//! attempt writes to the log under a new epoch. After a lost attempt, readers receive a snapshot of
+//! the recorded events, and the lost attempt's incomplete turn is void. Results are published once
+//! they have been recorded, and the end of the run is published once everything else is done.
 //!
 //! # An engine of your own
 //!
-//! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations with
-//! `durable::suite`, which requires the `testing` feature. A later attempt calls the same operations with the same
-//! arguments, byte for byte, so an engine may compare the arguments.
+//! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations
+//! with `durable::suite`, which requires the `testing` feature. A later attempt calls the same
+//! operations with the same arguments, byte for byte, so an engine may compare the arguments.
 //!
 //! In addition to the steps of its runs, an engine stores the entries of each session, its status,
 //! the commands that wait and the verdicts given so far. The types for this data are in

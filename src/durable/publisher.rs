@@ -17,17 +17,17 @@ use crate::event::{Event, ToolEvent};
 use crate::hub::{CallProgress, Command, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
 
-/// Publishes an attempt's new events to a hub and an observer. An event is published only when it can no longer be
-/// lost, or when a later event can void it.
+/// Publishes an attempt's new events to a hub and an observer. An event is published only when it
+/// can no longer be lost, or when a later event can void it.
 ///
-/// Deltas and progress are published as they arrive, because a later event voids the turn if the attempt is lost. The
-/// results of calls are published once they have been recorded, and the end of the run is published once everything
-/// else is done.
+/// Deltas and progress are published as they arrive, because a later event voids the turn if the
+/// attempt is lost. The results of calls are published once they have been recorded, and the end of
+/// the run is published once everything else is done.
 pub(super) struct Publisher {
     hub: Option<HubTarget>,
     observer: Option<EventObserver>,
-    /// The events that precede the first effect performed by this attempt. Earlier attempts may have published these
-    /// events.
+    /// The events that precede the first effect performed by this attempt. Earlier attempts may
+    /// have published these events.
     replayed: Option<Vec<Event>>,
     /// Events that can be published now.
     ready: VecDeque<Event>,
@@ -39,8 +39,8 @@ pub(super) struct Publisher {
     started: Vec<String>,
 }
 
-/// The maximum number of progress reports from separately executed calls that can be queued for the hub. Further
-/// reports are dropped.
+/// The maximum number of progress reports from separately executed calls that can be queued for the
+/// hub. Further reports are dropped.
 const MAX_WAITING_PROGRESS: usize = 256;
 
 /// The delay before calls that are executed separately are interrupted again.
@@ -48,7 +48,8 @@ const INTERRUPT_INTERVAL: Duration = Duration::from_secs(1);
 
 pub(super) type EventObserver = Box<dyn FnMut(&Event) + Send>;
 
-/// The run's connection to a hub. At most one of the run's events is in flight to the hub's log at any time.
+/// The run's connection to a hub. At most one of the run's events is in flight to the hub's log at
+/// any time.
 struct HubTarget {
     hub: Hub,
     key: String,
@@ -69,7 +70,8 @@ pub(super) struct RunBegin {
 }
 
 impl Publisher {
-    /// Creates a publisher that sends events to a hub, under the run's key and id, and to an observer.
+    /// Creates a publisher that sends events to a hub, under the run's key and id, and to an
+    /// observer.
     pub(super) fn new(hub: Option<(Hub, String, String)>, observer: Option<EventObserver>) -> Self {
         let hub = hub.map(|(hub, key, run_id)| HubTarget {
             hub,
@@ -96,9 +98,9 @@ impl Publisher {
         self.hub.as_ref().map(|target| &*target.run_id)
     }
 
-    /// Queues the start events of calls that are now executed separately from the run. If an earlier attempt recorded
-    /// the request for these calls, the run itself yields the start events only when it is polled again, after the
-    /// calls have ended.
+    /// Queues the start events of calls that are now executed separately from the run. If an
+    /// earlier attempt recorded the request for these calls, the run itself yields the start events
+    /// only when it is polled again, after the calls have ended.
     pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
         for ToolCallRequest { call, .. } in calls {
             let ToolCall { call_id, name, arguments } = call.clone();
@@ -106,8 +108,9 @@ impl Publisher {
         }
     }
 
-    /// Interrupts the separately executed calls of a run that was interrupted through the hub. A call may start later, so
-    /// the returned future sends the interrupts again and again, until it is dropped. Returns `None` without a hub.
+    /// Interrupts the separately executed calls of a run that was interrupted through the hub. A
+    /// call may start later, so the returned future sends the interrupts again and again, until it
+    /// is dropped. Returns `None` without a hub.
     pub(super) fn interrupt_calls(
         &self,
         calls: &[ToolCallRequest],
@@ -128,8 +131,8 @@ impl Publisher {
         Some(interrupt.boxed())
     }
 
-    /// Polls for the next progress report from a call that is executed separately from the run. Call this method after
-    /// the hub has accepted all ready events.
+    /// Polls for the next progress report from a call that is executed separately from the run.
+    /// Call this method after the hub has accepted all ready events.
     pub(super) fn poll_progress(&mut self, cx: &mut Context<'_>) -> Poll<CallProgress> {
         let progress = self.hub.as_mut().and_then(|target| target.progress.as_mut());
         match progress.map(|progress| progress.poll_next_unpin(cx)) {
@@ -172,7 +175,8 @@ impl Publisher {
         }
     }
 
-    /// Starts publishing events, because all further events are new. Does nothing if publishing has already started.
+    /// Starts publishing events, because all further events are new. Does nothing if publishing has
+    /// already started.
     pub(super) fn begin(&mut self, begin: &RunBegin) {
         let Some(replayed) = self.replayed.take() else { return };
         let Some(target) = &mut self.hub else {
@@ -199,13 +203,15 @@ impl Publisher {
         target.starting = Some(async move { hub.start(key, source).await }.boxed());
     }
 
-    /// Releases the held results for publication. Call this method after the results have been recorded.
+    /// Releases the held results for publication. Call this method after the results have been
+    /// recorded.
     pub(super) fn release(&mut self) {
         self.ready.append(&mut self.held);
         self.started.clear();
     }
 
-    /// Publishes the ready events. Returns `Poll::Pending` until the hub has accepted all ready events.
+    /// Publishes the ready events. Returns `Poll::Pending` until the hub has accepted all ready
+    /// events.
     ///
     /// # Errors
     ///
@@ -240,7 +246,8 @@ impl Publisher {
         Ok(())
     }
 
-    /// Reports to readers that the run has ended with an error and that no further attempt will follow.
+    /// Reports to readers that the run has ended with an error and that no further attempt will
+    /// follow.
     pub(super) async fn fail(&mut self, error: &Error) {
         if self.replayed.is_some() || poll_fn(|cx| self.poll_flush(cx)).await.is_err() {
             return;
@@ -253,7 +260,8 @@ impl Publisher {
         self.detach();
     }
 
-    /// Gives up the ownership of the run in the hub, which then ends the run after the run's last event.
+    /// Gives up the ownership of the run in the hub, which then ends the run after the run's last
+    /// event.
     fn detach(&mut self) {
         if let Some(target) = &mut self.hub {
             target.sender = None;

@@ -16,15 +16,17 @@ const VERSION: u32 = 1;
 /// The maximum size of a turn or of the results of its calls, in bytes of JSON.
 pub(super) const MAX_STEP_BYTES: usize = 8 << 20;
 
-/// The maximum size of a step's other values, in bytes of JSON: 8 MiB for the input that the step delivers, and as much
-/// for the values that come from the program itself, such as the notes of hooks.
+/// The maximum size of a step's other values, in bytes of JSON: 8 MiB for the input that the step
+/// delivers, and as much for the values that come from the program itself, such as the notes of
+/// hooks.
 ///
-/// NOTE: the command queue accepts at most 8 MiB of input that the run has not delivered. The limit for the input is
-/// separate from the limit for the turn, so that input never ends a run, or the next run, which delivers it again.
+/// NOTE: the command queue accepts at most 8 MiB of input that the run has not delivered. The limit
+/// for the input is separate from the limit for the turn, so that input never ends a run, or the
+/// next run, which delivers it again.
 const MAX_DRAWN_BYTES: usize = 16 << 20;
 
-/// The value of a step: the result of an effect, and the nondeterministic values that the run has obtained since the
-/// previous step.
+/// The value of a step: the result of an effect, and the nondeterministic values that the run has
+/// obtained since the previous step.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct StepRecord {
     v: u32,
@@ -66,8 +68,8 @@ pub(super) enum StepResult {
 /// The calls that may start, in call order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCalls {
-    /// The name of the first attempt that may start the calls. In a later attempt, these calls may already have
-    /// started.
+    /// The name of the first attempt that may start the calls. In a later attempt, these calls may
+    /// already have started.
     pub(super) attempt: String,
     pub(super) calls: Vec<BegunCall>,
 }
@@ -101,8 +103,9 @@ pub(super) struct AwaitedVerdicts {
 pub(super) struct EndedEarly {
     /// The number of nondeterministic values that the run had obtained since the previous step.
     pub(super) drawn_value_count: usize,
-    /// The number of events that the run had yielded since the previous step. The calls in a turn take two steps; while
-    /// the calls run, events are counted from the start of the first of these steps.
+    /// The number of events that the run had yielded since the previous step. The calls in a turn
+    /// take two steps; while the calls run, events are counted from the start of the first of these
+    /// steps.
     pub(super) event_count: usize,
     /// The events that the effect had yielded before the loop was ended.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -142,8 +145,8 @@ impl StepRecord {
         Self { v: VERSION, drawn_values, key, result }
     }
 
-    /// Returns a copy of the record in which the error replaces the result. Call this method if the original result is
-    /// too large to be recorded.
+    /// Returns a copy of the record in which the error replaces the result. Call this method if the
+    /// original result is too large to be recorded.
     ///
     /// # Errors
     ///
@@ -167,8 +170,8 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid step, or if the step's
-    /// version is unknown.
+    /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid
+    /// step, or if the step's version is unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
         let record: Self = json.deserialize_as().map_err(|error| {
             let message = format!("the engine has recorded something other than a step: {error}");
@@ -187,9 +190,9 @@ impl StepRecord {
     ///
     /// # Errors
     ///
-    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON of the drawn values is longer than
-    /// [`MAX_DRAWN_BYTES`] bytes, or the rest of the JSON longer than [`MAX_STEP_BYTES`] bytes, and a
-    /// [`Store`](ErrorKind::Store) error if the step cannot be serialized.
+    /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON of the drawn values is longer
+    /// than [`MAX_DRAWN_BYTES`] bytes, or the rest of the JSON longer than [`MAX_STEP_BYTES`]
+    /// bytes, and a [`Store`](ErrorKind::Store) error if the step cannot be serialized.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
         let json = RawJson::new(self).map_err(|error| {
             let message = format!("a step cannot be written as JSON: {error}");

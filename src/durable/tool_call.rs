@@ -33,24 +33,26 @@ struct Begin {
 }
 
 impl ToolCallRequest {
-    /// Performs the call with the agent's tool, in two steps. The first step records the start of the call. If an
-    /// attempt at the call is lost after the first step and the tool is not [idempotent](Tool::idempotent), or was not
-    /// idempotent in the first step, the call is not started again and gets an interrupted result.
+    /// Performs the call with the agent's tool, in two steps. The first step records the start of
+    /// the call. If an attempt at the call is lost after the first step and the tool is not
+    /// [idempotent](Tool::idempotent), or was not idempotent in the first step, the call is not
+    /// started again and gets an interrupted result.
     ///
-    /// The tool's own time limit applies. The tool receives the given `data`, and sees a turn that contains only this
-    /// call. The run that requested the call has already checked the call's arguments, consulted the hooks and obtained
-    /// approval. The run shortens the returned result to the limit of its toolkit.
+    /// The tool's own time limit applies. The tool receives the given `data`, and sees a turn that
+    /// contains only this call. The run that requested the call has already checked the call's
+    /// arguments, consulted the hooks and obtained approval. The run shortens the returned result
+    /// to the limit of its toolkit.
     ///
-    /// `hub` is the hub that executes the run, or another hub, usually in another process, that shares its log and
-    /// inboxes. The tool's progress is sent to the run through `hub`. If the run ends first, for example because of an
-    /// interrupt, the tool is dropped and the call gets an interrupted result. Without a hub, progress is lost and the
-    /// tool runs to completion.
+    /// `hub` is the hub that executes the run, or another hub, usually in another process, that
+    /// shares its log and inboxes. The tool's progress is sent to the run through `hub`. If the run
+    /// ends first, for example because of an interrupt, the tool is dropped and the call gets an
+    /// interrupted result. Without a hub, progress is lost and the tool runs to completion.
     ///
     /// # Errors
     ///
-    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the agent does not have the tool. Returns the
-    /// engine's error if a step cannot be performed. If the tool itself fails, this method does not return an error:
-    /// the returned result reports the failure.
+    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the agent does not have the
+    /// tool. Returns the engine's error if a step cannot be performed. If the tool itself fails,
+    /// this method does not return an error: the returned result reports the failure.
     pub async fn perform(
         self,
         agent: &Agent,

@@ -18,9 +18,11 @@ pub enum EndReason {
     Interrupted(InterruptedPhase),
     /// The run's owner or a hook stopped the run between two iterations.
     Stopped,
-    /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) contains the hook's message.
+    /// A stop hook ended the run; [`Outcome::why`](crate::Outcome::why) contains the hook's
+    /// message.
     StopHookPrevented,
-    /// The context window is full, and the history cannot be compacted or has already been compacted.
+    /// The context window is full, and the history cannot be compacted or has already been
+    /// compacted.
     ContextWindow,
     /// The model was cut off by its output limit.
     Truncated,
@@ -39,17 +41,19 @@ pub enum EndReason {
     Incomplete,
     /// Tool calls are waiting for a verdict or an external result.
     Pending,
-    /// The model or a stop hook reported that the model cannot continue because something is missing. The model may
-    /// report this if the agent [requires evidence](crate::Agent::with_evidence).
+    /// The model or a stop hook reported that the model cannot continue because something is
+    /// missing. The model may report this if the agent [requires
+    /// evidence](crate::Agent::with_evidence).
     Blocked,
-    /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a stop hook reported
-    /// that the model did so.
+    /// The model claimed success without the required [evidence](crate::Agent::with_evidence), or a
+    /// stop hook reported that the model did so.
     Unproven,
     /// The provider failed or rejected the request, or no request could be created.
     ProviderError,
     /// A validation or a decision-making hook failed.
     HookError,
-    /// A reason that was added in a later version. Runs in this version of the crate never end with this reason.
+    /// A reason that was added in a later version. Runs in this version of the crate never end with
+    /// this reason.
     Other,
 }
 
@@ -65,16 +69,16 @@ pub enum EndReason {
 /// | after the results, before the next request begins: a hook, a compaction, steering input | `Tools` |
 /// | resuming an earlier run's calls, from the current run's first event | `Tools` |
 ///
-/// [`TurnStarted`](crate::Event::TurnStarted) starts a request. In both phases, every call without a result gets a
-/// result before the run ends.
+/// [`TurnStarted`](crate::Event::TurnStarted) starts a request. In both phases, every call without
+/// a result gets a result before the run ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum InterruptedPhase {
     /// The phase from a turn's first tool until the next request.
     Tools,
-    /// The phase before and during a turn, and from the turn's end until the turn's first tool starts. Phases that were
-    /// added in later versions are deserialized as `Streaming`.
+    /// The phase before and during a turn, and from the turn's end until the turn's first tool
+    /// starts. Phases that were added in later versions are deserialized as `Streaming`.
     #[serde(other)]
     Streaming,
 }
@@ -92,7 +96,8 @@ macro_rules! reason_names {
                 }
             }
 
-            /// Returns the reason with the given name. `phase` is used only if the name is `interrupted`.
+            /// Returns the reason with the given name. `phase` is used only if the name is
+            /// `interrupted`.
             pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*

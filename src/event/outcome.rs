@@ -256,8 +256,8 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// Returns the run's error, if any, or else an [`ErrorKind::Unfinished`] error whose source is an
-    /// [`UnfinishedRun`] with the outcome.
+    /// Returns the run's error, if any, or else an [`ErrorKind::Unfinished`] error whose source is
+    /// an [`UnfinishedRun`] with the outcome.
     pub fn into_result(self) -> Result<Self, Error> {
         match (self.reason, &self.error) {
             (EndReason::Completed, _) => Ok(self),

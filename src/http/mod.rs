@@ -54,8 +54,8 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`]. Any release of
-/// this crate may change the reqwest version.
+/// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`]. Any release
+/// of this crate may change the reqwest version.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

@@ -12,8 +12,8 @@ use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
-/// A command sent to a run from outside, for example from another process. Most variants correspond to a method of
-/// [`RunHandle`].
+/// A command sent to a run from outside, for example from another process. Most variants correspond
+/// to a method of [`RunHandle`].
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum Command {
@@ -25,7 +25,8 @@ pub enum Command {
     StopAfterTurn,
     /// Adds these items as input before the next model request; see [`RunHandle::steer`].
     Steer(Vec<Item>),
-    /// Adds these items as input once the model stops of its own accord; see [`RunHandle::follow_up`].
+    /// Adds these items as input once the model stops of its own accord; see
+    /// [`RunHandle::follow_up`].
     FollowUp(Vec<Item>),
     /// Submits a verdict on a call; see [`RunHandle::submit_verdict`].
     Verdict {
@@ -34,9 +35,10 @@ pub enum Command {
         /// The verdict on the call.
         verdict: Verdict,
     },
-    /// Reports the progress of a tool call that a durable engine executes on a worker other than the one that executes
-    /// the run. The run's readers receive the progress as a [`Progress`](crate::event::ToolEvent::Progress) event. Runs
-    /// that are not durable reject this command.
+    /// Reports the progress of a tool call that a durable engine executes on a worker other than
+    /// the one that executes the run. The run's readers receive the progress as a
+    /// [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are not durable reject this
+    /// command.
     ToolProgress {
         /// The id of the tool call.
         call_id: String,
@@ -45,7 +47,8 @@ pub enum Command {
     },
 }
 
-/// A command that was sent to a run, together with a callback that passes the command's result to the sender.
+/// A command that was sent to a run, together with a callback that passes the command's result to
+/// the sender.
 pub struct SentCommand {
     id: String,
     command: Command,
@@ -54,8 +57,9 @@ pub struct SentCommand {
 
 /// Delivers commands to runs.
 pub trait CommandInbox: Send + Sync {
-    /// Opens a run's inbox. The returned stream yields commands in the order in which they were sent. The run accepts
-    /// commands as long as this stream exists. If the same run's inbox is opened again, the earlier stream ends.
+    /// Opens a run's inbox. The returned stream yields commands in the order in which they were
+    /// sent. The run accepts commands as long as this stream exists. If the same run's inbox is
+    /// opened again, the earlier stream ends.
     ///
     /// # Errors
     ///
@@ -65,19 +69,21 @@ pub trait CommandInbox: Send + Sync {
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>>;
 
-    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued for the model, which
-    /// may not receive the input until later. The receipt for the input contains the given `id`. When the input is
-    /// added to the history, the run yields an `Appended` event with the same id as the receipt. Input that arrives too
-    /// late to be added is listed in `Outcome::undelivered`.
+    /// Sends a command to a run, and waits until the run has accepted it. Accepted input is queued
+    /// for the model, which may not receive the input until later. The receipt for the input
+    /// contains the given `id`. When the input is added to the history, the run yields an
+    /// `Appended` event with the same id as the receipt. Input that arrives too late to be added is
+    /// listed in `Outcome::undelivered`.
     ///
     /// If the returned future is dropped, the run may or may not receive the command.
     ///
     /// # Errors
     ///
-    /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](crate::hub::NotRunning) as its source, if
-    ///   the run has ended, no longer accepts input or does not exist;
+    /// - [`InvalidRequest`](ErrorKind::InvalidRequest), with [`NotRunning`](crate::hub::NotRunning)
+    ///   as its source, if the run has ended, no longer accepts input or does not exist;
     /// - the error that the run's [handle](RunHandle) returns for the command;
-    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for the run;
+    /// - [`Overloaded`](ErrorKind::Overloaded) if too many commands, or too much input, wait for
+    ///   the run;
     /// - [`Store`](ErrorKind::Store) if the command cannot be sent.
     fn send<'a>(
         &'a self,
@@ -88,8 +94,8 @@ pub trait CommandInbox: Send + Sync {
 }
 
 impl SentCommand {
-    /// Creates a command with this id. `answer` is called at most once, with the command's result. If the run is
-    /// dropped before it has handled the command, `answer` is not called.
+    /// Creates a command with this id. `answer` is called at most once, with the command's result.
+    /// If the run is dropped before it has handled the command, `answer` is not called.
     pub fn new(
         id: impl Into<String>,
         command: Command,
@@ -98,7 +104,8 @@ impl SentCommand {
         Self { id: id.into(), command, answer: Box::new(answer) }
     }
 
-    /// Applies the command to a run by calling `apply`, and passes the result to the command's sender.
+    /// Applies the command to a run by calling `apply`, and passes the result to the command's
+    /// sender.
     pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
         (self.answer)(apply(self.id, self.command));
     }

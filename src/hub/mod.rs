@@ -1,9 +1,10 @@
 //! Runs that outlive their readers.
 //!
-//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right if the user closes the page,
-//! but not if the user reloads it. In a [`Hub`], a run continues regardless of how many readers it has, even if it has
-//! none. The hub polls each run in its own task and writes the events to a [log](EventLog). Any number of readers can
-//! read the log, each from its own position. Commands reach a run through its [inbox](CommandInbox).
+//! A run is a stream, and dropping the stream cancels the run. Cancelling the run is right if the
+//! user closes the page, but not if the user reloads it. In a [`Hub`], a run continues regardless
+//! of how many readers it has, even if it has none. The hub polls each run in its own task and
+//! writes the events to a [log](EventLog). Any number of readers can read the log, each from its
+//! own position. Commands reach a run through its [inbox](CommandInbox).
 //!
 //! | to read | use |
 //! |---|---|
@@ -74,10 +75,11 @@
 //!
 //! # On many machines
 //!
-//! Without a shared log, a hub knows only about its own runs. With the `redis` feature, several hubs can keep their
-//! logs and inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`) and know about each other's runs. Any of
-//! these hubs can serve a page, because [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and
-//! [`Hub::send`] reach runs on all machines. The sessions must be kept in a single store that all machines use.
+//! Without a shared log, a hub knows only about its own runs. With the `redis` feature, several
+//! hubs can keep their logs and inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`)
+//! and know about each other's runs. Any of these hubs can serve a page, because
+//! [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach runs on
+//! all machines. The sessions must be kept in a single store that all machines use.
 //!
 //! | question | answered by |
 //! |---|---|
@@ -90,13 +92,14 @@
 //! [`HubBuilder::with_log_outage`] setting. Meanwhile, commands fail immediately, and session
 //! readers yield the finished turns from the store until a snapshot of the run is available again.
 //!
-//! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on other machines yield
-//! the session's state from the store, and then wait for the session's next run. [`Hub::lost_runs`] lists the lost
-//! runs, and the process that [claims](Hub::claim_lost_run) a run resumes its session; the
-//! [guide](crate::guide::many_machines) contains the code.
+//! When a process dies, its runs are considered [lost](RunLost) within five seconds. Readers on
+//! other machines yield the session's state from the store, and then wait for the session's next
+//! run. [`Hub::lost_runs`] lists the lost runs, and the process that [claims](Hub::claim_lost_run)
+//! a run resumes its session; the [guide](crate::guide::many_machines) contains the code.
 //!
-//! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve`], [`Hub::reserve_when_free`], [`Hub::stats`], [`Hub::shut_down`] and
-//! the number of readers for [`Unattended`] take only the hub's own runs into account.
+//! [`Hub::run_id`], [`Hub::read`], [`Hub::reserve`], [`Hub::reserve_when_free`], [`Hub::stats`],
+//! [`Hub::shut_down`] and the number of readers for [`Unattended`] take only the hub's own runs
+//! into account.
 //!
 //! # Dropping
 //!
@@ -107,9 +110,10 @@
 //! | the last clone of the [`Hub`] | all runs are dropped synchronously |
 //! | the runtime | all of its runs are dropped |
 //!
-//! A run that another thread is currently polling is dropped once that poll returns. When a run is dropped, the turn
-//! that is currently streaming is lost, and the run's readers end with an error. [`Command::Interrupt`], on the other
-//! hand, ends a run and keeps the part of the turn that has already arrived.
+//! A run that another thread is currently polling is dropped once that poll returns. When a run is
+//! dropped, the turn that is currently streaming is lost, and the run's readers end with an error.
+//! [`Command::Interrupt`], on the other hand, ends a run and keeps the part of the turn that has
+//! already arrived.
 
 mod all_hubs_reader;
 mod builder;

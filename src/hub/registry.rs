@@ -24,18 +24,19 @@ pub(super) struct RunPlace {
     pub(super) run: Arc<str>,
     pub(super) key: String,
     pub(super) handle: Option<RunHandle>,
-    /// The channel for the progress of calls that run on another worker. `Some` only for an attempt at a durable run.
-    /// Such an attempt receives all other commands except interrupts through its engine.
+    /// The channel for the progress of calls that run on another worker. `Some` only for an attempt
+    /// at a durable run. Such an attempt receives all other commands except interrupts through its
+    /// engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
     /// Wakes the runner when readers are attached or dropped.
     pub(super) runner_waker: AtomicWaker,
     pub(super) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
-    /// Whether the run rejects all commands. Set when the run's events have ended, before any reader can receive the
-    /// end of the run.
+    /// Whether the run rejects all commands. Set when the run's events have ended, before any
+    /// reader can receive the end of the run.
     refuses_commands: AtomicBool,
-    /// The run's order number among the runs started by the hub, starting at 1. The number is 0 until the run has
-    /// started.
+    /// The run's order number among the runs started by the hub, starting at 1. The number is 0
+    /// until the run has started.
     order: AtomicU64,
     /// The time at which each reader was attached.
     readers: Mutex<BTreeMap<u64, Instant>>,
@@ -105,8 +106,8 @@ impl RunPlace {
         }
     }
 
-    /// Interrupts the run, so that its results so far are kept. If the run accepts no commands, or if another attempt
-    /// will continue the run, the run is dropped rather than interrupted.
+    /// Interrupts the run, so that its results so far are kept. If the run accepts no commands, or
+    /// if another attempt will continue the run, the run is dropped rather than interrupted.
     pub(super) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
@@ -146,7 +147,8 @@ impl RunPlace {
         lock_ignoring_poison(&self.readers).len()
     }
 
-    /// Returns how long ago the first of the run's current readers was attached, or `None` if the run has no readers.
+    /// Returns how long ago the first of the run's current readers was attached, or `None` if the
+    /// run has no readers.
     pub(super) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
@@ -179,7 +181,8 @@ struct KeyState {
     /// The order number of the second-to-last run that was started.
     previous_order: u64,
     last_run: Option<Arc<str>>,
-    /// The number of users of this state: the runs whose logs are kept, and the readers of the session.
+    /// The number of users of this state: the runs whose logs are kept, and the readers of the
+    /// session.
     interested: usize,
 }
 
@@ -193,8 +196,8 @@ impl KeyState {
 pub(super) enum NextRun {
     /// The next run. It may have ended already, but its log still exists.
     Begun(Arc<RunPlace>),
-    /// One or more runs that the reader has not seen have already ended. The number is the order number of the last of
-    /// these runs.
+    /// One or more runs that the reader has not seen have already ended. The number is the order
+    /// number of the last of these runs.
     Missed(u64),
 }
 
@@ -326,7 +329,8 @@ impl Registry {
         (place.key == key && place.order() == last).then(|| Arc::clone(place))
     }
 
-    /// Keeps track of the order numbers of a key's runs until [`unfollow`](Self::unfollow) is called.
+    /// Keeps track of the order numbers of a key's runs until [`unfollow`](Self::unfollow) is
+    /// called.
     pub(super) fn follow(&self, key: &str) {
         self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
     }

@@ -29,8 +29,8 @@ const MAX_BATCH: usize = 64;
 /// The reason given in the event that retracts an incomplete turn from a lost attempt.
 const ATTEMPT_LOST: &str = "the process that performed the run was lost";
 
-/// The initial delay between two attempts to reach an unavailable log. The delay doubles after each attempt, up to
-/// [`LAST_RETRY`].
+/// The initial delay between two attempts to reach an unavailable log. The delay doubles after each
+/// attempt, up to [`LAST_RETRY`].
 const FIRST_RETRY: Duration = Duration::from_millis(100);
 /// The maximum delay between two attempts to reach an unavailable log.
 const LAST_RETRY: Duration = Duration::from_secs(5);
@@ -56,10 +56,11 @@ pub(super) struct Runner {
     pub(super) unattended: Unattended,
     pub(super) keep_ended: Duration,
     pub(super) fold: CompactEvents,
-    /// Whether this is an attempt at a durable run. Each attempt after the first retracts the incomplete turn of the
-    /// previous attempt.
+    /// Whether this is an attempt at a durable run. Each attempt after the first retracts the
+    /// incomplete turn of the previous attempt.
     pub(super) retracts_lost_turn: bool,
-    /// The number of entries so far, including entries that were not written because the log was unavailable.
+    /// The number of entries so far, including entries that were not written because the log was
+    /// unavailable.
     pub(super) written: u64,
     /// The entry number of the last snapshot.
     pub(super) snapshot_at: u64,
@@ -73,7 +74,8 @@ pub(super) struct Runner {
 
 /// The state of a log outage, during which the log is unavailable and lacks entries.
 pub(super) struct Behind {
-    /// The time of the next attempt to write the log. `None` means that the attempt is due immediately.
+    /// The time of the next attempt to write the log. `None` means that the attempt is due
+    /// immediately.
     retry: Option<Deadline>,
     /// The delay between the next attempt and the attempt after that.
     next_wait: Duration,
@@ -81,7 +83,8 @@ pub(super) struct Behind {
     end: Option<LogContent>,
 }
 
-/// A run's entry in the directory shared by all hubs. Dropping this value reports that the run has ended.
+/// A run's entry in the directory shared by all hubs. Dropping this value reports that the run has
+/// ended.
 pub(super) struct Announced {
     pub(super) directory: Arc<dyn RunDirectory>,
     pub(super) key: String,
@@ -127,7 +130,8 @@ impl Runner {
         if !has_ended && self.commands.is_none() {
             self.commands = Some(self.inbox.open(&self.run).await?);
         }
-        // The log is started only once, because starting it again could replace a newer attempt on another hub.
+        // The log is started only once, because starting it again could replace a newer attempt on
+        // another hub.
         if self.epoch == 0 {
             self.epoch = self.log.begin(&self.run).await?;
         }
@@ -150,8 +154,8 @@ impl Runner {
         Ok(())
     }
 
-    /// Returns the event that retracts an incomplete turn from an earlier attempt, if any, for readers that have
-    /// already seen the turn.
+    /// Returns the event that retracts an incomplete turn from an earlier attempt, if any, for
+    /// readers that have already seen the turn.
     fn lost_turn(&self) -> Option<Arc<Event>> {
         let (why, usage) = (ATTEMPT_LOST.to_owned(), Usage::default());
         let retracted = TurnEvent::Retracted { why, usage };
@@ -186,8 +190,8 @@ impl Runner {
             return;
         }
         let Some(mut deadline) = Deadline::try_start(self.keep_ended) else { return };
-        // Until the retention period for ended runs expires, the runner keeps trying to write the entries that are
-        // missing from an unavailable log.
+        // Until the retention period for ended runs expires, the runner keeps trying to write the
+        // entries that are missing from an unavailable log.
         while self.behind.is_some() {
             let is_over = poll_fn(|cx| match deadline.poll(cx) {
                 Poll::Ready(_) => Poll::Ready(true),
@@ -200,8 +204,8 @@ impl Runner {
         poll_fn(|cx| deadline.poll(cx)).await;
     }
 
-    /// Appends a batch. If the log is unavailable and the setting is [`LogOutage::Pause`], waits until the log is
-    /// available again.
+    /// Appends a batch. If the log is unavailable and the setting is [`LogOutage::Pause`], waits
+    /// until the log is available again.
     async fn write(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         self.append(batch).await?;
         while self.behind.is_some() && self.log_outage == LogOutage::Pause && self.events.is_some()
@@ -241,7 +245,8 @@ impl Runner {
         if batch.is_empty() && !is_due { Poll::Pending } else { Poll::Ready(batch) }
     }
 
-    /// Returns the maximum batch size, which is at most a quarter of the log's capacity, so that readers can keep up.
+    /// Returns the maximum batch size, which is at most a quarter of the log's capacity, so that
+    /// readers can keep up.
     fn max_batch(&self) -> usize {
         MAX_BATCH.min(self.capacity / 4)
     }
@@ -289,10 +294,11 @@ impl Runner {
         }
     }
 
-    /// Numbers the entries in a batch, and appends them to the log. The runner still receives commands while the append
-    /// is pending.
+    /// Numbers the entries in a batch, and appends them to the log. The runner still receives
+    /// commands while the append is pending.
     ///
-    /// An unavailable log is not treated as an error, because the missing entries are written later, as a snapshot.
+    /// An unavailable log is not treated as an error, because the missing entries are written
+    /// later, as a snapshot.
     async fn append(&mut self, batch: Vec<LogContent>) -> Result<(), Error> {
         let (entries, trim_before, end) = match self.behind.take() {
             Some(mut behind) => {
@@ -342,8 +348,8 @@ impl Runner {
         }
     }
 
-    /// Numbers the entries in a batch. Returns the entries with snapshots inserted between them, the number before
-    /// which the log can be trimmed, and the end entry, if any.
+    /// Numbers the entries in a batch. Returns the entries with snapshots inserted between them,
+    /// the number before which the log can be trimmed, and the end entry, if any.
     fn number_batch(
         &mut self,
         batch: Vec<LogContent>,
@@ -366,15 +372,16 @@ impl Runner {
         (entries, trim_before, end)
     }
 
-    /// Creates the next snapshot. Returns the snapshot and the number of the previous snapshot, before which the log
-    /// can be trimmed.
+    /// Creates the next snapshot. Returns the snapshot and the number of the previous snapshot,
+    /// before which the log can be trimmed.
     fn next_snapshot(&mut self) -> (Vec<LogEntry>, Option<EventNumber>) {
         let trim_before = self.number(self.snapshot_at);
         self.snapshot_at = self.written;
         (vec![self.snapshot()], Some(trim_before))
     }
 
-    /// Skips an entry that cannot be written to the log. The next snapshot will include the content of the entry.
+    /// Skips an entry that cannot be written to the log. The next snapshot will include the content
+    /// of the entry.
     fn leave_out(&mut self, content: LogContent, end: &mut Option<LogContent>) {
         self.written += 1;
         match content {
@@ -399,8 +406,8 @@ impl Runner {
         .await
     }
 
-    /// Ends a run whose log cannot be written. If another attempt has replaced this attempt, the run is dropped, and no
-    /// end entry is written.
+    /// Ends a run whose log cannot be written. If another attempt has replaced this attempt, the
+    /// run is dropped, and no end entry is written.
     async fn fail(&mut self, error: Error) {
         if error.kind() == ErrorKind::Conflict {
             self.events = None;
@@ -434,7 +441,8 @@ impl Runner {
     }
 }
 
-/// Drops the run regardless of how it ended, so that its readers receive the end of the log and the next run can start.
+/// Drops the run regardless of how it ended, so that its readers receive the end of the log and the
+/// next run can start.
 impl Drop for Runner {
     fn drop(&mut self) {
         // The run's work is dropped before the end of the run is reported.

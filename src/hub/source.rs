@@ -29,9 +29,11 @@ pub struct RunSource {
 
 /// The data required to start an attempt at a durable run.
 pub(super) struct DurableAttempt {
-    /// The events from the steps that earlier attempts recorded. The first snapshot contains these events.
+    /// The events from the steps that earlier attempts recorded. The first snapshot contains these
+    /// events.
     pub(super) replayed: Vec<Arc<Event>>,
-    /// The channel through which the attempt receives the progress of tool calls that are executed on another worker.
+    /// The channel through which the attempt receives the progress of tool calls that are executed
+    /// on another worker.
     pub(super) progress: mpsc::Sender<CallProgress>,
 }
 
@@ -43,8 +45,8 @@ pub(crate) struct CallProgress {
 }
 
 impl RunSource {
-    /// Creates a source from a hand-written loop's event stream and the history that the loop starts with. The source
-    /// accepts no commands; the hub ends the loop by dropping the stream.
+    /// Creates a source from a hand-written loop's event stream and the history that the loop
+    /// starts with. The source accepts no commands; the hub ends the loop by dropping the stream.
     pub fn new(
         history: History,
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
@@ -53,12 +55,13 @@ impl RunSource {
         Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
     }
 
-    /// Creates a source from an attempt at a durable run. The source yields only the attempt's new events; the replayed
-    /// events are part of the first snapshot.
+    /// Creates a source from an attempt at a durable run. The source yields only the attempt's new
+    /// events; the replayed events are part of the first snapshot.
     ///
-    /// The hub passes only interrupts and the progress of tool calls to the attempt directly. All other commands reach
-    /// the attempt through the engine, which stores them. When the hub shuts down, the attempt is dropped rather than
-    /// interrupted, because another attempt will continue the run.
+    /// The hub passes only interrupts and the progress of tool calls to the attempt directly. All
+    /// other commands reach the attempt through the engine, which stores them. When the hub shuts
+    /// down, the attempt is dropped rather than interrupted, because another attempt will continue
+    /// the run.
     pub(crate) fn of_attempt(
         run_id: &str,
         start: History,
@@ -78,8 +81,9 @@ impl RunSource {
         }
     }
 
-    /// Sets the run's id. By default, a new id is generated. If a run with this id already exists, this source becomes
-    /// the next attempt at that run, and the earlier attempt can no longer append to the log.
+    /// Sets the run's id. By default, a new id is generated. If a run with this id already exists,
+    /// this source becomes the next attempt at that run, and the earlier attempt can no longer
+    /// append to the log.
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
@@ -94,9 +98,10 @@ impl RunSource {
 }
 
 impl RunSource {
-    /// Calls `look` with the error that ends the event stream, before the error is written to the log. The error passed
-    /// to `look` includes its sources, such as a [`LeaseLost`](crate::session::LeaseLost). In contrast, readers on
-    /// other machines receive the error without its sources.
+    /// Calls `look` with the error that ends the event stream, before the error is written to the
+    /// log. The error passed to `look` includes its sources, such as a
+    /// [`LeaseLost`](crate::session::LeaseLost). In contrast, readers on other machines receive the
+    /// error without its sources.
     pub fn inspect_err(self, mut look: impl FnMut(&Error) + Send + 'static) -> Self {
         let events = self.events.inspect_err(move |error| look(error)).boxed();
         Self { events, ..self }

@@ -234,8 +234,8 @@ impl Item {
         }
     }
 
-    /// Returns whether this item is a user prompt: a user message that is neither a tombstone, nor a
-    /// replacement for compacted items, nor the notice of an interrupt.
+    /// Returns whether this item is a user prompt: a user message that is neither a tombstone, nor
+    /// a replacement for compacted items, nor the notice of an interrupt.
     pub(crate) fn is_prompt(&self) -> bool {
         self.as_user().is_some() && !self.compacted && !self.tombstone && !self.interrupted
     }

@@ -39,8 +39,8 @@ impl ToolCall {
     }
 
     /// Deserializes the arguments. Empty arguments and `null` are treated as `{}`, and any object
-    /// deserializes into `()`. As for a [tool](crate::Tool), an integer may be written as `5.0`, and
-    /// an optional field as `null`.
+    /// deserializes into `()`. As for a [tool](crate::Tool), an integer may be written as `5.0`,
+    /// and an optional field as `null`.
     ///
     /// ```
     /// use turnstream::item::ToolCall;

@@ -48,8 +48,8 @@ impl OpenCall {
         self.nested_pending_calls.clear();
     }
 
-    /// Creates a result for a call that gets no result from its tool. An interrupted result contains
-    /// the `reason` for the interrupt, if any.
+    /// Creates a result for a call that gets no result from its tool. An interrupted result
+    /// contains the `reason` for the interrupt, if any.
     pub(super) fn missing_result(&self, cut: Interruption, reason: Option<&str>) -> ToolEvent {
         let (kind, text) = match (cut, self.may_have_started || self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {

@@ -313,8 +313,8 @@ impl RunFold {
         self.usage + self.partial_turn.usage()
     }
 
-    /// Returns the cost of the tokens used so far, if it is known. Only the end of a run reports its
-    /// cost, so the cost of a run in progress is unknown.
+    /// Returns the cost of the tokens used so far, if it is known. Only the end of a run reports
+    /// its cost, so the cost of a run in progress is unknown.
     pub(super) fn cost(&self) -> Option<u64> {
         self.ended_runs.cost.filter(|_| self.ended_runs.usage == self.usage())
     }

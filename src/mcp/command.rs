@@ -8,8 +8,9 @@ use std::process::Stdio;
 
 use crate::http::{Secret, is_secret_name};
 
-/// The environment variables that each server inherits from this process, in addition to `LC_*`. These variables tell a
-/// server where to find programs and the user's folders and which time zone applies. They contain no API keys.
+/// The environment variables that each server inherits from this process, in addition to `LC_*`.
+/// These variables tell a server where to find programs and the user's folders and which time zone
+/// applies. They contain no API keys.
 #[cfg(not(windows))]
 const INHERITED_VARIABLES: &[&str] =
     &["HOME", "LANG", "LOGNAME", "PATH", "SHELL", "TERM", "TMPDIR", "TZ", "USER"];
@@ -35,9 +36,10 @@ const INHERITED_VARIABLES: &[&str] = &[
 
 /// The command that starts an MCP server, which communicates over its standard input and output.
 ///
-/// The server's environment contains only `PATH`, `HOME` and similar variables, plus the variables that you set with
-/// [`env`](Self::env) and [`inherit_env`](Self::inherit_env). The server does not receive API keys for model providers
-/// from this process's environment unless you name the variables that contain the keys.
+/// The server's environment contains only `PATH`, `HOME` and similar variables, plus the variables
+/// that you set with [`env`](Self::env) and [`inherit_env`](Self::inherit_env). The server does not
+/// receive API keys for model providers from this process's environment unless you name the
+/// variables that contain the keys.
 ///
 /// ```
 /// use turnstream::mcp::ServerCommand;
@@ -79,13 +81,15 @@ impl ServerCommand {
         self
     }
 
-    /// Sets a variable in the server's environment. The value is not shown in `Debug` output or errors.
+    /// Sets a variable in the server's environment. The value is not shown in `Debug` output or
+    /// errors.
     pub fn env(mut self, name: impl AsRef<OsStr>, value: impl AsRef<OsStr>) -> Self {
         self.env.insert(name.as_ref().to_owned(), value.as_ref().to_owned());
         self
     }
 
-    /// Passes one of this process's environment variables to the server, if the variable is set when the server starts.
+    /// Passes one of this process's environment variables to the server, if the variable is set
+    /// when the server starts.
     pub fn inherit_env(mut self, name: impl AsRef<OsStr>) -> Self {
         self.inherited.push(name.as_ref().to_owned());
         self
@@ -107,8 +111,8 @@ impl ServerCommand {
         self.args.iter().map(|arg| arg.to_string_lossy().into_owned())
     }
 
-    /// Returns the values to mask in messages: the values of the variables that were set or named explicitly, and of
-    /// arguments whose names suggest a key, such as `--api-key` or `--token=…`.
+    /// Returns the values to mask in messages: the values of the variables that were set or named
+    /// explicitly, and of arguments whose names suggest a key, such as `--api-key` or `--token=…`.
     pub(super) fn secrets(&self) -> Vec<Secret> {
         let is_long = |value: &String| value.len() >= 8;
         let granted = self.granted_env().map(|(_, value)| value.to_string_lossy().into_owned());
@@ -121,7 +125,8 @@ impl ServerCommand {
         granted.chain(joined).chain(apart).filter(is_long).map(Secret::new).collect()
     }
 
-    /// Converts this command into a tokio command with piped streams and a process group of its own.
+    /// Converts this command into a tokio command with piped streams and a process group of its
+    /// own.
     pub(super) fn to_tokio(&self) -> tokio::process::Command {
         let mut command = tokio::process::Command::new(&self.program);
         command
@@ -141,8 +146,8 @@ impl ServerCommand {
         command
     }
 
-    /// Returns the variables that were set with [`env`](Self::env) or named with [`inherit_env`](Self::inherit_env),
-    /// with their values.
+    /// Returns the variables that were set with [`env`](Self::env) or named with
+    /// [`inherit_env`](Self::inherit_env), with their values.
     fn granted_env(&self) -> impl Iterator<Item = (OsString, OsString)> {
         let inherited =
             self.inherited.iter().filter_map(|name| Some((name.clone(), std::env::var_os(name)?)));

@@ -36,8 +36,8 @@ enum SessionStage {
 }
 
 impl ConnectionState {
-    /// Records whether the latest request over HTTP failed. After such a failure, rmcp often reports
-    /// only that the connection was closed.
+    /// Records whether the latest request over HTTP failed. After such a failure, rmcp often
+    /// reports only that the connection was closed.
     pub(super) fn set_http_failure(&self, failure: Option<HttpFailure>) {
         *lock_ignoring_poison(&self.http_failure) = failure;
     }

@@ -113,8 +113,8 @@ fn session_error(
 }
 
 /// Adds the request's id to an error without an id. A server that rejects a request before it
-/// parses the body does not know the id, but over HTTP, the response belongs to the request. Without
-/// the id, the request would wait until its time limit.
+/// parses the body does not know the id, but over HTTP, the response belongs to the request.
+/// Without the id, the request would wait until its time limit.
 fn with_request_id(
     response: StreamableHttpPostResponse,
     message: &ClientJsonRpcMessage,

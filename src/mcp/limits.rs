@@ -21,8 +21,8 @@ use std::time::Duration;
 /// | [`input_rounds`](Self::input_rounds) | 10 | the call's result is an error (older protocol: the question is refused) |
 /// | [`close`](Self::close) | 3 s | the process group gets `SIGTERM`, and is killed after another second |
 ///
-/// Requests that the server sends to the client are limited too: nothing more is read while 64 of them, or requests of
-/// twice `message_bytes`, are unanswered.
+/// Requests that the server sends to the client are limited too: nothing more is read while 64 of
+/// them, or requests of twice `message_bytes`, are unanswered.
 ///
 /// Text in results is shortened in the same way as for other tools; see
 /// [`Toolkit::with_max_result_bytes`](crate::Toolkit::with_max_result_bytes).
@@ -36,30 +36,32 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The maximum size of a message, in bytes. A message is a line from standard output or, over HTTP, an event or a
-    /// response body.
+    /// The maximum size of a message, in bytes. A message is a line from standard output or, over
+    /// HTTP, an event or a response body.
     pub message_bytes: usize,
-    /// The maximum number of tools that a server may list. This limit also applies to each list of resources, resource
-    /// templates or prompts.
+    /// The maximum number of tools that a server may list. This limit also applies to each list of
+    /// resources, resource templates or prompts.
     pub tools: usize,
     /// The maximum number of pages in a list.
     pub pages: usize,
-    /// The maximum total size of all tools' names, descriptions and schemas, in bytes. Notes about tools that were left
-    /// out also count toward this limit.
+    /// The maximum total size of all tools' names, descriptions and schemas, in bytes. Notes about
+    /// tools that were left out also count toward this limit.
     pub schema_bytes: usize,
     /// The maximum size of each image or file in a result, in bytes.
     pub media_bytes: usize,
-    /// The maximum number of bytes to keep from the server's standard error output. Only the newest bytes are kept.
+    /// The maximum number of bytes to keep from the server's standard error output. Only the newest
+    /// bytes are kept.
     pub stderr_bytes: usize,
-    /// The maximum time from starting a process, or sending a first request, until the connection is ready. This limit
-    /// covers the attempt to use the newer version of the protocol and, if that attempt fails, the attempt to use the
-    /// older version. For a slow server, also raise the agent's own time limit for listing tools; see
+    /// The maximum time from starting a process, or sending a first request, until the connection
+    /// is ready. This limit covers the attempt to use the newer version of the protocol and, if
+    /// that attempt fails, the attempt to use the older version. For a slow server, also raise the
+    /// agent's own time limit for listing tools; see
     /// [`Limits::tool_source_timeout`](crate::agent::Limits::tool_source_timeout).
     pub start: Duration,
     /// The maximum time to wait for the response to a request other than a tool call.
     pub request: Duration,
-    /// The maximum time that a call may go without an answer or progress, excluding any time that the server spends
-    /// waiting for the answer to a question.
+    /// The maximum time that a call may go without an answer or progress, excluding any time that
+    /// the server spends waiting for the answer to a question.
     pub call: Duration,
     /// The maximum total duration of a call, including the time spent on its questions.
     pub call_total: Duration,

@@ -321,8 +321,8 @@ fn remote_reference(schema: &Value) -> Option<&str> {
 }
 
 /// Returns a hash of everything that a model or an approver sees of a tool, except for the order of
-/// fields and sets. The hash is collision-resistant, so a server cannot find another definition with
-/// the same hash.
+/// fields and sets. The hash is collision-resistant, so a server cannot find another definition
+/// with the same hash.
 fn fingerprint(
     original_name: &str,
     description: &str,

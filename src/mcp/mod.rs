@@ -1,15 +1,18 @@
 //! Connects to MCP servers and offers their tools to agents.
 //!
-//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A [`Client`] either
-//! starts an MCP server as a process or connects to a server over HTTP. You can give the server's tools to an agent
-//! with [`Agent::with_tool_source`](crate::Agent::with_tool_source), or put them into a [`Toolkit`](crate::Toolkit).
+//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A
+//! [`Client`] either starts an MCP server as a process or connects to a server over HTTP. You can
+//! give the server's tools to an agent with
+//! [`Agent::with_tool_source`](crate::Agent::with_tool_source), or put them into a
+//! [`Toolkit`](crate::Toolkit).
 //!
 //! # Supported servers
 //!
-//! The protocol changed in 2026. Up to version 2025-11-25, a connection starts with a handshake, and the server may
-//! send requests of its own. Since version 2026-07-28, each request is self-contained. A client supports both
-//! generations of the protocol and detects which generation the server uses; [`ServerInfo::era`] contains the result.
-//! The supported transports are standard input and output, and streamable HTTP.
+//! The protocol changed in 2026. Up to version 2025-11-25, a connection starts with a handshake,
+//! and the server may send requests of its own. Since version 2026-07-28, each request is
+//! self-contained. A client supports both generations of the protocol and detects which generation
+//! the server uses; [`ServerInfo::era`] contains the result. The supported transports are standard
+//! input and output, and streamable HTTP.
 //!
 //! # Mapping of the protocol
 //!
@@ -30,15 +33,16 @@
 //! [`with_sampling`]: ClientBuilder::with_sampling
 //! [`with_roots`]: ClientBuilder::with_roots
 //!
-//! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to a run that is
-//! interrupted. To cancel a call, the client sends `notifications/cancelled` or, if the server uses the newer
-//! generation of the protocol over HTTP, closes the response.
+//! A call is cancelled on the server if the call is dropped, reaches its time limit, or belongs to
+//! a run that is interrupted. To cancel a call, the client sends `notifications/cancelled` or, if
+//! the server uses the newer generation of the protocol over HTTP, closes the response.
 //!
 //! # Tasks and limits
 //!
-//! The protocol's official Rust SDK spawns tasks on the tokio runtime for each connection. These tasks belong to the
-//! connection rather than to a run, and deliver no more data to a run that has been dropped. [`Limits`] sets how much
-//! data a server may send and how long it may take to respond.
+//! The protocol's official Rust SDK spawns tasks on the tokio runtime for each connection. These
+//! tasks belong to the connection rather than to a run, and deliver no more data to a run that has
+//! been dropped. [`Limits`] sets how much data a server may send and how long it may take to
+//! respond.
 //!
 //! # Many tools
 //!

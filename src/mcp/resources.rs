@@ -89,8 +89,8 @@ impl Client {
         .await
     }
 
-    /// Reads a resource and returns it as content for a user message. A resource with the content of
-    /// a text file is text, even if the server sends the file as base64. Dropping the returned
+    /// Reads a resource and returns it as content for a user message. A resource with the content
+    /// of a text file is text, even if the server sends the file as base64. Dropping the returned
     /// future cancels the request.
     ///
     /// # Errors

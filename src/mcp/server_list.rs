@@ -34,9 +34,10 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the JSON does not match this format or a variable is not set;
-    /// the error includes the position. [`Unsupported`](ErrorKind::Unsupported) if a server uses
-    /// `sse`, a transport that was deprecated in 2025.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the JSON does not match this format or a
+    /// variable is not set; the error includes the position.
+    /// [`Unsupported`](ErrorKind::Unsupported) if a server uses `sse`, a transport that was
+    /// deprecated in 2025.
     pub fn from_json(json: &str) -> Result<Vec<ClientBuilder>, Error> {
         read_servers(json, &|name| std::env::var(name).ok())
     }

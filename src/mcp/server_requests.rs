@@ -146,8 +146,8 @@ impl ServerRequests {
         })
     }
 
-    /// Records that a request of the handshake has been sent. Until it is answered, rmcp handles one
-    /// message at a time, and does not answer most requests of the server.
+    /// Records that a request of the handshake has been sent. Until it is answered, rmcp handles
+    /// one message at a time, and does not answer most requests of the server.
     pub(super) fn on_start_sent(&self, id: String) {
         lock_ignoring_poison(&self.open).starting.insert(id);
     }

@@ -1,5 +1,5 @@
-//! Constructors for models that a cloud platform hosts and serves in the wire format of the model's vendor. Each
-//! constructor sets the base URL and the key header.
+//! Constructors for models that a cloud platform hosts and serves in the wire format of the model's
+//! vendor. Each constructor sets the base URL and the key header.
 
 use crate::error::{Error, ErrorKind};
 use crate::http::KeyHeader;
@@ -10,14 +10,14 @@ impl OpenAiChat {
     /// Creates a provider for an Azure OpenAI deployment, using Azure's v1 API:
     /// `https://{resource}.openai.azure.com/openai/v1`.
     ///
-    /// An API key is sent in the `api-key` header. A [token](crate::http::Credential::token) from Microsoft Entra needs
-    /// the scope `https://ai.azure.com/.default`. Source:
+    /// An API key is sent in the `api-key` header. A [token](crate::http::Credential::token) from
+    /// Microsoft Entra needs the scope `https://ai.azure.com/.default`. Source:
     /// <https://learn.microsoft.com/azure/ai-foundry/openai/api-version-lifecycle>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot be used in a host
-    /// name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot
+    /// be used in a host name.
     ///
     /// ```
     /// use turnstream::provider::OpenAiChat;
@@ -30,28 +30,31 @@ impl OpenAiChat {
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
     }
 
-    /// Creates a provider for an Azure OpenAI deployment, using Azure's older API, which is versioned by date:
+    /// Creates a provider for an Azure OpenAI deployment, using Azure's older API, which is
+    /// versioned by date:
     /// `https://{resource}.openai.azure.com/openai/deployments/{deployment}/chat/completions?api-version={version}`.
     ///
-    /// Keys and tokens are sent as described for [`azure`](Self::azure), but a token needs the scope
-    /// `https://cognitiveservices.azure.com/.default`. Source:
+    /// Keys and tokens are sent as described for [`azure`](Self::azure), but a token needs the
+    /// scope `https://cognitiveservices.azure.com/.default`. Source:
     /// <https://learn.microsoft.com/azure/ai-foundry/openai/reference>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot be used in a host
-    /// name. If the deployment name cannot be used in a path, this function succeeds, but each turn fails.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot
+    /// be used in a host name. If the deployment name cannot be used in a path, this function
+    /// succeeds, but each turn fails.
     pub fn azure_classic(resource: &str, deployment: &str, version: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_dialect(Dialect::AZURE);
         let model = model.with_base_url(azure_openai_base_url(resource, "openai/deployments")?)?;
         Ok(model.with_path("/{model}/chat/completions").with_query("api-version", version))
     }
 
-    /// Creates a provider for a model on Amazon Bedrock, using Bedrock's OpenAI-compatible endpoint:
-    /// `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
+    /// Creates a provider for a model on Amazon Bedrock, using Bedrock's OpenAI-compatible
+    /// endpoint: `https://bedrock-runtime.{region}.amazonaws.com/openai/v1`.
     ///
-    /// The credential is a Bedrock API key (which AWS tools read from the `AWS_BEARER_TOKEN_BEDROCK` environment
-    /// variable) or a [signer](crate::http::Credential::signer) for the `bedrock` service. Source:
+    /// The credential is a Bedrock API key (which AWS tools read from the
+    /// `AWS_BEARER_TOKEN_BEDROCK` environment variable) or a
+    /// [signer](crate::http::Credential::signer) for the `bedrock` service. Source:
     /// <https://docs.aws.amazon.com/bedrock/latest/userguide/inference-chat-completions.html>.
     ///
     /// # Errors
@@ -62,11 +65,13 @@ impl OpenAiChat {
         Self::new(model).with_base_url(bedrock_base_url(region)?)
     }
 
-    /// Creates a provider for a model on Google Cloud's Vertex AI, using Vertex AI's OpenAI-compatible endpoint:
+    /// Creates a provider for a model on Google Cloud's Vertex AI, using Vertex AI's
+    /// OpenAI-compatible endpoint:
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/endpoints/openapi`.
     ///
     /// The model name starts with its publisher: `google/gemini-2.5-flash`. The credential is a
-    /// [token](crate::http::Credential::token) with the scope `https://www.googleapis.com/auth/cloud-platform`. Source:
+    /// [token](crate::http::Credential::token) with the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`. Source:
     /// <https://cloud.google.com/vertex-ai/generative-ai/docs/migrate/openai/overview>.
     ///
     /// # Errors
@@ -83,8 +88,8 @@ impl OpenAiResponses {
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot be used in a host
-    /// name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot
+    /// be used in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let model = Self::new(deployment).with_key_header(AZURE_KEY_HEADER);
         model.with_base_url(azure_openai_base_url(resource, "openai/v1")?)
@@ -106,26 +111,27 @@ impl Anthropic {
     /// Creates a provider for a Claude deployment in Microsoft Foundry:
     /// `https://{resource}.services.ai.azure.com/anthropic`.
     ///
-    /// An API key is sent in the `api-key` header. A [token](crate::http::Credential::token) from Microsoft Entra needs
-    /// the scope `https://ai.azure.com/.default`. Source:
+    /// An API key is sent in the `api-key` header. A [token](crate::http::Credential::token) from
+    /// Microsoft Entra needs the scope `https://ai.azure.com/.default`. Source:
     /// <https://platform.claude.com/docs/en/build-with-claude/claude-in-microsoft-foundry>.
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot be used in a host
-    /// name.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the resource name cannot
+    /// be used in a host name.
     pub fn azure(resource: &str, deployment: &str) -> Result<Self, Error> {
         let resource = ensure_host_label("resource", resource)?;
         let url = format!("https://{resource}.services.ai.azure.com/anthropic");
         Self::new(deployment).with_key_header(AZURE_KEY_HEADER).with_base_url(url)
     }
 
-    /// Creates a provider for a Claude model on Amazon Bedrock, using Bedrock's Anthropic-compatible endpoint:
-    /// `https://bedrock-mantle.{region}.api.aws/anthropic`.
+    /// Creates a provider for a Claude model on Amazon Bedrock, using Bedrock's
+    /// Anthropic-compatible endpoint: `https://bedrock-mantle.{region}.api.aws/anthropic`.
     ///
-    /// The credential is a Bedrock API key (which AWS tools read from the `AWS_BEARER_TOKEN_BEDROCK` environment
-    /// variable), sent as a bearer token, or a [signer](crate::http::Credential::signer) for the `bedrock-mantle`
-    /// service. Source: <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
+    /// The credential is a Bedrock API key (which AWS tools read from the
+    /// `AWS_BEARER_TOKEN_BEDROCK` environment variable), sent as a bearer token, or a
+    /// [signer](crate::http::Credential::signer) for the `bedrock-mantle` service. Source:
+    /// <https://docs.aws.amazon.com/bedrock/latest/userguide/bedrock-mantle.html>.
     ///
     /// # Errors
     ///
@@ -141,9 +147,10 @@ impl Anthropic {
     /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/anthropic`.
     /// The location may also be `global`, `us` or `eu`.
     ///
-    /// The model name is part of the URL, not of the body. The API version (as `anthropic_version`) and the names of
-    /// [betas](Self::with_beta) are sent in the body instead of in headers. The credential is a
-    /// [token](crate::http::Credential::token) with the scope `https://www.googleapis.com/auth/cloud-platform`. Source:
+    /// The model name is part of the URL, not of the body. The API version (as `anthropic_version`)
+    /// and the names of [betas](Self::with_beta) are sent in the body instead of in headers. The
+    /// credential is a [token](crate::http::Credential::token) with the scope
+    /// `https://www.googleapis.com/auth/cloud-platform`. Source:
     /// <https://platform.claude.com/docs/en/build-with-claude/claude-on-vertex-ai>.
     ///
     /// # Errors
@@ -158,8 +165,8 @@ impl Anthropic {
 
 impl Gemini {
     /// Creates a provider for a Gemini model on Google Cloud's Vertex AI. The base URL is
-    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`. The
-    /// location may also be `global`, `us` or `eu`.
+    /// `https://{location}-aiplatform.googleapis.com/v1/projects/{project}/locations/{location}/publishers/google`.
+    /// The location may also be `global`, `us` or `eu`.
     ///
     /// The credential is a [token](crate::http::Credential::token) with the scope
     /// `https://www.googleapis.com/auth/cloud-platform`.
@@ -195,7 +202,8 @@ fn vertex_base_url(project: &str, location: &str, path: &str) -> Result<String, 
         "us" | "eu" => format!("aiplatform.{location}.rep.googleapis.com"),
         region => format!("{region}-aiplatform.googleapis.com"),
     };
-    // The name of an organization's project starts with the organization's domain: `example.com:project`.
+    // The name of an organization's project starts with the organization's domain:
+    // `example.com:project`.
     let project = ensure_path_segment("project", project, |c| matches!(c, '-' | '.' | ':'))?;
     Ok(format!("https://{host}/v1/projects/{project}/locations/{location}/{path}"))
 }

@@ -188,8 +188,8 @@ where
     ///
     /// # Errors
     ///
-    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the context contains neither
-    /// a message nor a call.
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the context contains
+    /// neither a message nor a call.
     pub(super) fn ensure_not_only_instructions(&self) -> Result<(), Error> {
         // The whole context is searched, since the result must not depend on what is cached. The
         // first message is usually among the first items.

@@ -17,9 +17,8 @@ struct ToolsKey<E> {
 }
 
 /// Returns the encoded declarations of all tools, separated by commas, from the cache of `tools` if
-/// they were encoded before. `declare` creates the
-/// declaration of the tool at an index. `extra` contains everything that determines the declarations
-/// except for the wire format and the tools.
+/// they were encoded before. `declare` creates the declaration of the tool at an index. `extra`
+/// contains everything that determines the declarations except for the wire format and the tools.
 ///
 /// # Errors
 ///

@@ -65,8 +65,8 @@ pub(super) fn issued_call_id(item: &Item, provider: &str) -> Option<String> {
     serde_json::from_str(id.get()).ok().filter(|id: &String| !id.is_empty())
 }
 
-/// The open calls whose ids are sent back unchanged to the provider that issued them, although other
-/// providers do not accept such ids.
+/// The open calls whose ids are sent back unchanged to the provider that issued them, although
+/// other providers do not accept such ids.
 #[derive(Clone, Debug, Default)]
 pub(super) struct IssuedCallIds(Vec<String>);
 
@@ -123,8 +123,8 @@ impl ServerKind {
         }
     }
 
-    /// Returns the id under which the provider named `provider` issued a call, if the server accepts
-    /// any id that it has issued. The vendor itself issues only ordinary ids.
+    /// Returns the id under which the provider named `provider` issued a call, if the server
+    /// accepts any id that it has issued. The vendor itself issues only ordinary ids.
     pub(super) fn issued_call_id(self, item: &Item, provider: &str) -> Option<String> {
         match self {
             Self::Vendor => None,

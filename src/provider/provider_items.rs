@@ -20,15 +20,15 @@ pub(crate) fn is_model_output(data: &ProviderData) -> bool {
         && !openai_responses::is_metadata(data)
 }
 
-/// Returns the provider's name for the first call in a turn that only the client can answer although
-/// it is not a call of one of its tools.
+/// Returns the provider's name for the first call in a turn that only the client can answer
+/// although it is not a call of one of its tools.
 pub(crate) fn unanswered_client_call(items: &[Item]) -> Option<String> {
     openai_responses::unanswered_client_call(items)
 }
 
 /// Returns the item without the reasoning that the model named `model` expects to receive back: the
-/// signed or encrypted form of reasoning, and the signatures on other items. The text of the item is
-/// unchanged. Returns `None` if the item contains no such reasoning.
+/// signed or encrypted form of reasoning, and the signatures on other items. The text of the item
+/// is unchanged. Returns `None` if the item contains no such reasoning.
 pub(crate) fn without_reasoning(item: &Item, model: &str) -> Option<Item> {
     let data = item.provider_data.as_deref().filter(|data| data.model == model)?;
     let names: &[&str] = match &item.kind {

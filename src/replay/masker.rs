@@ -1,9 +1,9 @@
 //! Masks secrets in text, including text that arrives in pieces.
 //!
-//! [`Secret::mask_in`](crate::http::Secret::mask_in) also masks what only resembles a key, such as a
-//! truncated key, because the text of an error is not read again. A recording is replayed: a masker
-//! replaces only the secret itself, so that the same text is always masked in the same way, however
-//! it was divided.
+//! [`Secret::mask_in`](crate::http::Secret::mask_in) also masks what only resembles a key, such as
+//! a truncated key, because the text of an error is not read again. A recording is replayed: a
+//! masker replaces only the secret itself, so that the same text is always masked in the same way,
+//! however it was divided.
 
 use std::ops::Range;
 

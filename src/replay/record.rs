@@ -44,8 +44,8 @@ use crate::world::is_vetoed_event;
 ///
 /// A write failure never interrupts a streaming turn. After a write failure, all streaming turns
 /// continue unrecorded. The failure is reported once, as an error of kind
-/// [`Store`](crate::ErrorKind::Store). The request whose first line could not be written returns the
-/// error; after any other write failure, the next request returns the error. The request that
+/// [`Store`](crate::ErrorKind::Store). The request whose first line could not be written returns
+/// the error; after any other write failure, the next request returns the error. The request that
 /// returns the error is not sent to the model. All later requests are sent but not recorded. To
 /// check for a write failure at any time, call [`failure`](Self::failure).
 ///

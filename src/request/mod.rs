@@ -1,8 +1,8 @@
 //! The request that a provider receives: history, system prompt, tools and options.
 //!
-//! A [`Request`] is independent of the provider. Each provider encodes it in its own wire format, and returns an
-//! [`Unsupported`](crate::ErrorKind::Unsupported) error for options that the format cannot express, unless the option's
-//! docs state that it has no effect in that format.
+//! A [`Request`] is independent of the provider. Each provider encodes it in its own wire format,
+//! and returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for options that the format
+//! cannot express, unless the option's docs state that it has no effect in that format.
 //!
 //! ```
 //! use turnstream::request::Options;

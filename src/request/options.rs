@@ -92,12 +92,12 @@ pub struct Options {
     pub metadata: BTreeMap<String, String>,
     /// Additional fields that are merged unchanged into the request body, after all other fields.
     /// Objects are merged field by field, and any other value replaces the value in the body, with
-    /// one exception: the elements of the lists `tools`, `include` and `anthropic_beta` are appended
-    /// to the body's own list.
+    /// one exception: the elements of the lists `tools`, `include` and `anthropic_beta` are
+    /// appended to the body's own list.
     ///
     /// The elements of `tools` are declarations in the vendor's format, which are sent after the
-    /// request's own tools. Use them for server tools such as web search, which the vendor runs. The
-    /// name of such a tool must differ from the names of the request's own tools.
+    /// request's own tools. Use them for server tools such as web search, which the vendor runs.
+    /// The name of such a tool must differ from the names of the request's own tools.
     ///
     /// ```
     /// use serde_json::json;
@@ -295,8 +295,8 @@ pub enum Effort {
     Medium,
     /// More reasoning than usual.
     High,
-    /// More reasoning than [`High`](Self::High), but not as much as possible. A vendor without such a
-    /// level receives the nearest level that it has.
+    /// More reasoning than [`High`](Self::High), but not as much as possible. A vendor without such
+    /// a level receives the nearest level that it has.
     #[serde(rename = "xhigh")]
     XHigh,
     /// As much reasoning as the model supports.

@@ -73,9 +73,9 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
-    /// Allows the provider to immediately send the request again over a new connection. The provider
-    /// does so only if the previous connection was closed while idle and `allows` returns true for
-    /// the error. This applies even if the caller handles all other errors itself.
+    /// Allows the provider to immediately send the request again over a new connection. The
+    /// provider does so only if the previous connection was closed while idle and `allows` returns
+    /// true for the error. This applies even if the caller handles all other errors itself.
     pub(crate) fn with_reconnect_if(mut self, allows: Arc<ErrorPredicate>) -> Self {
         self.reconnect_predicate = Some(allows);
         self

@@ -19,9 +19,9 @@ const MAX_CACHED_ENCODINGS: usize = 8;
 /// A tool's declaration as sent to the model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
-    /// The name of the tool, for example 1 to 64 letters, digits, `_` and `-`. A provider whose vendor
-    /// does not accept the name, such as a name that begins with a digit, sends another name and
-    /// converts the name back in the model's calls.
+    /// The name of the tool, for example 1 to 64 letters, digits, `_` and `-`. A provider whose
+    /// vendor does not accept the name, such as a name that begins with a digit, sends another name
+    /// and converts the name back in the model's calls.
     pub name: String,
     /// A description of the tool, for the model.
     pub description: String,
@@ -58,7 +58,8 @@ impl ToolSpec {
         Self { name, description, parameters: parameters.into(), deferred: false }
     }
 
-    /// Sets whether the model sees the tool only after searching for it; see [`deferred`](Self::deferred).
+    /// Sets whether the model sees the tool only after searching for it; see
+    /// [`deferred`](Self::deferred).
     pub fn with_deferred(mut self, deferred: bool) -> Self {
         self.deferred = deferred;
         self

@@ -168,8 +168,8 @@ impl Session {
     /// interrupted result in the fork. Calls that are [pending](SessionState::Pending) at the fork
     /// point are also pending in the fork, unless this session has since resumed them. They have
     /// other [approval ids](PendingCall::approval_id) there, so each session needs verdicts of its
-    /// own. Calls whose results have the kind [`Denied`](crate::item::ResultKind::Denied) count as not started. If
-    /// both sessions later resume the pending calls, each session starts them.
+    /// own. Calls whose results have the kind [`Denied`](crate::item::ResultKind::Denied) count as
+    /// not started. If both sessions later resume the pending calls, each session starts them.
     ///
     /// # Errors
     ///

@@ -37,14 +37,14 @@ pub enum Entry {
         /// The replacement items.
         items: Vec<Item>,
     },
-    /// The items before this entry were added by a run that had already started, for example because
-    /// the run was steered. Items without such an entry are the input of a run, or come from the
-    /// model or a tool. The entry does not change the history.
+    /// The items before this entry were added by a run that had already started, for example
+    /// because the run was steered. Items without such an entry are the input of a run, or come
+    /// from the model or a tool. The entry does not change the history.
     Appended {
         /// The source of the items.
         why: AppendReason,
-        /// The id of the event that added the items. For steering input and a follow-up, this is the
-        /// id of the receipt.
+        /// The id of the event that added the items. For steering input and a follow-up, this is
+        /// the id of the receipt.
         id: String,
         /// The number of items, each of which is an entry.
         count: usize,

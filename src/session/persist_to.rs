@@ -17,30 +17,35 @@ use crate::session::restore::EntryFold;
 use crate::session::{Lease, LeaseLost, Session};
 use crate::tool::Toolkit;
 
-/// Adds the method [`persist_to`](Self::persist_to) to event streams from an agent or a hand-written loop.
+/// Adds the method [`persist_to`](Self::persist_to) to event streams from an agent or a
+/// hand-written loop.
 pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Writes the entries that result from each event to `session` before the event is yielded.
     ///
-    /// The wrapped stream is not polled during a write. As a result, the user's message is durable before a request is
-    /// sent, the model's turn is durable before the turn's tools start, and each result is durable before its event is
-    /// yielded. The loop must start with the session's [history](Session::history).
+    /// The wrapped stream is not polled during a write. As a result, the user's message is durable
+    /// before a request is sent, the model's turn is durable before the turn's tools start, and
+    /// each result is durable before its event is yielded. The loop must start with the session's
+    /// [history](Session::history).
     ///
-    /// The tools of a hand-written loop are unknown. For this reason, its calls are not recorded as calls to
-    /// [idempotent](crate::Tool::idempotent) tools, and are never started again after a crash.
+    /// The tools of a hand-written loop are unknown. For this reason, its calls are not recorded as
+    /// calls to [idempotent](crate::Tool::idempotent) tools, and are never started again after a
+    /// crash.
     ///
-    /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the results for interrupted
-    /// calls are also written.
+    /// Call this method after [`finish_with`](crate::EventStreamExt::finish_with), so that the
+    /// results for interrupted calls are also written.
     ///
     /// # Drop
     ///
-    /// Dropping the stream drops the wrapped stream. A turn that was still streaming is not written. If a write was in
-    /// progress, the session reads the store to determine the outcome of that write before it writes again.
+    /// Dropping the stream drops the wrapped stream. A turn that was still streaming is not
+    /// written. If a write was in progress, the session reads the store to determine the outcome of
+    /// that write before it writes again.
     ///
     /// # Errors
     ///
-    /// If the store fails or another process has written to the session, the wrapped stream is dropped synchronously.
-    /// The store's error is then the returned stream's last item, and no `Finished` event precedes it. If the wrapped
-    /// stream yields an error, the received part of an open turn is written before the error is yielded.
+    /// If the store fails or another process has written to the session, the wrapped stream is
+    /// dropped synchronously. The store's error is then the returned stream's last item, and no
+    /// `Finished` event precedes it. If the wrapped stream yields an error, the received part of an
+    /// open turn is written before the error is yielded.
     ///
     /// ```
     /// use futures::TryStreamExt;
@@ -87,7 +92,8 @@ impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct PersistTo<T> {
-    /// The wrapped stream, which is dropped before an error is yielded. `None` after the wrapped stream has ended.
+    /// The wrapped stream, which is dropped before an error is yielded. `None` after the wrapped
+    /// stream has ended.
     #[pin]
     events: Option<T>,
     session: Session,

@@ -35,8 +35,8 @@ impl Session {
     /// handle last read the session. [`Conflict`](ErrorKind::Conflict), with
     /// [`AlreadyLeased`](crate::session::AlreadyLeased) as its source, if another run holds the
     /// session's lease. [`Store`](ErrorKind::Store) if the store fails. The error of
-    /// [`Provider::check_parts`](crate::Provider::check_parts) if the provider cannot send the input.
-    /// If this method returns an error, no run is started.
+    /// [`Provider::check_parts`](crate::Provider::check_parts) if the provider cannot send the
+    /// input. If this method returns an error, no run is started.
     pub async fn run(&self, agent: &Agent, input: impl Into<Input>) -> Result<SessionRun, Error> {
         let input = input.into();
         // Refused input must not settle the pending calls.
@@ -68,8 +68,8 @@ impl Session {
     /// idempotency key: hooks are called for the call again, and the call may need another
     /// approval. All other open calls get an interrupted result, which the run's first events
     /// report. A [`Verdict::Output`] for an open call becomes the call's result. Any other verdict
-    /// for an open call applies only if the call is executed again, and must not name a request from
-    /// before the crash: the call, and the calls of a sub-agent that it runs, may need another
+    /// for an open call applies only if the call is executed again, and must not name a request
+    /// from before the crash: the call, and the calls of a sub-agent that it runs, may need another
     /// approval. Once all open calls have results, the model is called.
     ///
     /// Like [`run`](Self::run), this method acquires the session's [lease](Lease).
@@ -108,11 +108,11 @@ impl Session {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, or if two
-    /// verdicts are for the same call. [`Conflict`](ErrorKind::Conflict) if a verdict does not answer
-    /// an open request: its call is not open, or it names a request from before a crash. After a
-    /// crash, only a result may still name such a request, because nothing runs. If calls are
-    /// pending, this method also returns the errors that [`Agent::resume`] returns.
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) if the session has nothing to continue, or if
+    /// two verdicts are for the same call. [`Conflict`](ErrorKind::Conflict) if a verdict does not
+    /// answer an open request: its call is not open, or it names a request from before a crash.
+    /// After a crash, only a result may still name such a request, because nothing runs. If calls
+    /// are pending, this method also returns the errors that [`Agent::resume`] returns.
     /// [`Store`](ErrorKind::Store) and [`Conflict`](ErrorKind::Conflict) in the same cases as
     /// [`run`](Self::run). If this method returns an error, no run is started.
     pub async fn resume(

@@ -48,14 +48,15 @@ pub struct SalvageReport {
 pub struct Damage {
     /// The number of readable entries before the damaged part.
     pub entries_before: usize,
-    /// A human-readable location of the damage, such as a file and line numbers, or an entry and its session.
+    /// A human-readable location of the damage, such as a file and line numbers, or an entry and
+    /// its session.
     pub location: String,
     /// A description of the damage.
     pub reason: String,
     /// The number of entries that were lost in the damaged part. `None` if this number is unknown.
     pub lost_entries: Option<u64>,
-    /// The parseable entries in the damaged part. These entries may differ from the entries that were originally
-    /// written.
+    /// The parseable entries in the damaged part. These entries may differ from the entries that
+    /// were originally written.
     pub suspect_entries: Vec<Entry>,
 }
 
@@ -72,8 +73,9 @@ impl SalvageReport {
         });
     }
 
-    /// Keeps the first `at` entries of the original session, including lost entries in the count. If the number of
-    /// entries lost in a damaged part is unknown, everything after that part is removed.
+    /// Keeps the first `at` entries of the original session, including lost entries in the count.
+    /// If the number of entries lost in a damaged part is unknown, everything after that part is
+    /// removed.
     pub(super) fn truncated(mut self, at: u64) -> Self {
         let mut damage: Vec<Damage> = Vec::new();
         let mut lost: u64 = 0;

@@ -174,9 +174,9 @@ pub trait Store: Send + Sync {
     ///
     /// [`InvalidRequest`](ErrorKind::InvalidRequest) if another session was forked from the session
     /// to delete, because the fork would lose its first entries. [`Store`](ErrorKind::Store) if the
-    /// session cannot be deleted, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it is unknown
-    /// whether the session was deleted. [`Unsupported`](ErrorKind::Unsupported) if the store does not
-    /// support deletion, as in the default implementation.
+    /// session cannot be deleted, and [`OutcomeUnknown`](ErrorKind::OutcomeUnknown) if it is
+    /// unknown whether the session was deleted. [`Unsupported`](ErrorKind::Unsupported) if the
+    /// store does not support deletion, as in the default implementation.
     fn delete<'a>(&'a self, id: &'a str) -> BoxFuture<'a, Result<bool, Error>> {
         let _ = id;
         ready(Err(removal_unsupported_error())).boxed()

@@ -19,8 +19,8 @@ const MAX_DEPTH: usize = 16;
 pub(super) enum ArgumentsForm {
     /// The arguments are the value's JSON, which is always an object.
     Value,
-    /// The arguments are an object with a single field, which contains the value's JSON. All vendors
-    /// require arguments to be an object.
+    /// The arguments are an object with a single field, which contains the value's JSON. All
+    /// vendors require arguments to be an object.
     Field,
 }
 

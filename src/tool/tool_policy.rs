@@ -272,7 +272,8 @@ impl Verdict {
     /// approval must name the request. A verdict with which nothing runs may also name only the
     /// call, since a call is answered once.
     pub(crate) fn answers(&self, request: &PendingCall, given: &PendingCall) -> bool {
-        // The call may have been taken from a history, which has the arguments that the model wrote.
+        // The call may have been taken from a history, which has the arguments that the model
+        // wrote.
         let has_same_arguments = || {
             request.has_same_arguments(given)
                 || request.name == given.name && is_reading_of(&request.arguments, &given.arguments)

@@ -18,14 +18,14 @@ impl Tool {
     /// type, which is usually a struct with one field per argument, or `()` for a tool without
     /// arguments. If the JSON of the type is not always an object, as for a string, a list, or an
     /// enum with a variant without fields, the model writes the value in a field named `value`,
-    /// because vendors require arguments to be an object. Prefer a struct: the names and the docs of
-    /// its fields tell the model what to write.
+    /// because vendors require arguments to be an object. Prefer a struct: the names and the docs
+    /// of its fields tell the model what to write.
     ///
     /// The closure receives the arguments and a [`ToolContext`], and returns a future. The
-    /// arguments are deserialized with serde. For an integer, `5.0` is accepted, and for an optional
-    /// field, including one with `#[serde(default)]`, `null`. If the arguments do not match the
-    /// type, the closure does not run, and the model receives an error that contains the path to
-    /// the mismatch.
+    /// arguments are deserialized with serde. For an integer, `5.0` is accepted, and for an
+    /// optional field, including one with `#[serde(default)]`, `null`. If the arguments do not
+    /// match the type, the closure does not run, and the model receives an error that contains the
+    /// path to the mismatch.
     ///
     /// The output of the returned future becomes the call's result.
     /// [`IntoToolOutput`](crate::tool::IntoToolOutput) lists the supported output types, and

@@ -76,19 +76,19 @@ pub enum ParseError {
 impl Turn {
     /// Parses the answer as JSON into a value of type `T`.
     ///
-    /// The parsed text is the turn's [`answer`](Self::answer), which must be JSON. Some models write
-    /// more than that. The parser accepts what is certainly meant as JSON:
+    /// The parsed text is the turn's [`answer`](Self::answer), which must be JSON. Some models
+    /// write more than that. The parser accepts what is certainly meant as JSON:
     ///
-    /// - Whitespace and a byte order mark around the answer are ignored, and so is reasoning between
-    ///   `<think>` and `</think>` before it.
+    /// - Whitespace and a byte order mark around the answer are ignored, and so is reasoning
+    ///   between `<think>` and `</think>` before it.
     /// - If the text contains one code fence of three backticks, with or without the language
     ///   `json`, the answer is the JSON inside of it.
     /// - One sentence may precede an object or list.
     /// - For an integer, a whole number such as `5.0` is accepted. For an optional field, including
     ///   one with `#[serde(default)]`, `null` is accepted.
     ///
-    /// The parser does not search for JSON within other text, because such JSON might be a quotation
-    /// or an example. Two objects are an error.
+    /// The parser does not search for JSON within other text, because such JSON might be a
+    /// quotation or an example. Two objects are an error.
     ///
     /// # Errors
     ///

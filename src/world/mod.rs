@@ -1,10 +1,10 @@
 //! The interface between a run and its environment.
 //!
-//! A run calls the model and the tools, waits, and reads the clock through its [`World`]. An ordinary run uses
-//! [`LiveWorld`], which performs each effect. A recording wraps another world and stores the values that this world
-//! returns. A replay returns the values from a recording and does not perform any effects. A durable engine performs
-//! each effect once and stores its value. When the run is repeated on another machine, the engine returns the stored
-//! value.
+//! A run calls the model and the tools, waits, and reads the clock through its [`World`]. An
+//! ordinary run uses [`LiveWorld`], which performs each effect. A recording wraps another world and
+//! stores the values that this world returns. A replay returns the values from a recording and does
+//! not perform any effects. A durable engine performs each effect once and stores its value. When
+//! the run is repeated on another machine, the engine returns the stored value.
 //!
 //! # The methods
 //!
@@ -19,27 +19,31 @@
 //!
 //! # The contract
 //!
-//! - **Keys.** Each effect is identified by an [`EffectKey`], which consists of the run, the iteration, the kind, a
-//!   name and a count. If a run is repeated with the same history and input, it requests the same keys in the same
-//!   order, provided that it receives the same values.
-//! - **Effects are lazy.** An effect does nothing until it is polled. If a world has a stored value for a key, it drops
-//!   the effect without polling it.
-//! - **Effects that may run twice.** If an effect was started but its value was not stored, the next attempt performs
-//!   the effect again. Tools can detect a repeated call by checking the [idempotency
-//!   key](crate::tool::ToolContext::idempotency_key), which is the same in every attempt.
-//! - **The loop is deterministic between effects.** The loop's decisions depend only on its state and on the values of
-//!   its effects. A custom loop body must follow the same rule. If the body needs a value that no other effect
-//!   provides, it must read the value in a step, because values that are read outside a step are not stored.
-//! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never separate effects. An
-//!   engine stores these values together with the next effect whose value it stores. Values drawn after the last stored
-//!   effect are drawn again in the next attempt.
-//! - **One effect at a time.** The loop waits for an effect to complete before it requests the next one. All of the
-//!   tool calls in a turn form a single effect.
-//! - **Suspension.** Only `suspend` may suspend the run. Every other effect ends on its own or is dropped.
+//! - **Keys.** Each effect is identified by an [`EffectKey`], which consists of the run, the
+//!   iteration, the kind, a name and a count. If a run is repeated with the same history and input,
+//!   it requests the same keys in the same order, provided that it receives the same values.
+//! - **Effects are lazy.** An effect does nothing until it is polled. If a world has a stored value
+//!   for a key, it drops the effect without polling it.
+//! - **Effects that may run twice.** If an effect was started but its value was not stored, the
+//!   next attempt performs the effect again. Tools can detect a repeated call by checking the
+//!   [idempotency key](crate::tool::ToolContext::idempotency_key), which is the same in every
+//!   attempt.
+//! - **The loop is deterministic between effects.** The loop's decisions depend only on its state
+//!   and on the values of its effects. A custom loop body must follow the same rule. If the body
+//!   needs a value that no other effect provides, it must read the value in a step, because values
+//!   that are read outside a step are not stored.
+//! - **Recorded nondeterministic values** are returned by [`draw`](World::draw) and are never
+//!   separate effects. An engine stores these values together with the next effect whose value it
+//!   stores. Values drawn after the last stored effect are drawn again in the next attempt.
+//! - **One effect at a time.** The loop waits for an effect to complete before it requests the next
+//!   one. All of the tool calls in a turn form a single effect.
+//! - **Suspension.** Only `suspend` may suspend the run. Every other effect ends on its own or is
+//!   dropped.
 //! - **Observing hooks** run in every attempt, even for a turn that was loaded from storage.
-//! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`]) or of its tool calls
-//!   ([`SavedCalls`](crate::tool::SavedCalls)), and does not yield deltas when it returns a stored value. A recording
-//!   also stores the events, so that its replay yields every delta.
+//! - **Values and events.** A durable world stores only the final value of a turn ([`SavedTurn`])
+//!   or of its tool calls ([`SavedCalls`](crate::tool::SavedCalls)), and does not yield deltas when
+//!   it returns a stored value. A recording also stores the events, so that its replay yields every
+//!   delta.
 //! - **Cancellation by drop.** Dropping the run also drops the active effect.
 
 mod effect_key;
@@ -72,7 +76,8 @@ use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
 
-/// An effect, in the form of a future whose value can be stored. The future does nothing until it is polled.
+/// An effect, in the form of a future whose value can be stored. The future does nothing until it
+/// is polled.
 pub type Effect = BoxFuture<'static, Result<EffectValue, Error>>;
 
 /// A function that sends the given request and returns the stream for the resulting turn.
@@ -120,14 +125,15 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
-    /// Obtains a nondeterministic value without waiting, by calling `live`. If the world stored a value for this key in
-    /// an earlier attempt, it returns the stored value instead and does not call `live`.
+    /// Obtains a nondeterministic value without waiting, by calling `live`. If the world stored a
+    /// value for this key in an earlier attempt, it returns the stored value instead and does not
+    /// call `live`.
     ///
     /// [`EffectValue::empty`] represents the default value, such as no id, no note or no limit.
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue;
 
-    /// Performs an effect. If the world has a stored value for this key, it returns the stored value instead and drops
-    /// the effect without polling it.
+    /// Performs an effect. If the world has a stored value for this key, it returns the stored
+    /// value instead and drops the effect without polling it.
     ///
     /// [`EffectValue::empty`] represents the default value, such as no change or no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
@@ -135,30 +141,34 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Sends a request by passing it to `ask`, or returns the stored turn. The returned stream is
     /// [sealed](crate::stream::seal) for the request.
     ///
-    /// Calling `ask` does not yet send anything: the request is sent when the returned stream is first polled. This
-    /// stream also handles retries by the provider and the request's deadlines.
+    /// Calling `ask` does not yet send anything: the request is sent when the returned stream is
+    /// first polled. This stream also handles retries by the provider and the request's deadlines.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
-    /// No calls start before the first poll. The returned stream also executes the calls' hooks and sub-agents.
+    /// No calls start before the first poll. The returned stream also executes the calls' hooks and
+    /// sub-agents.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
-    /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns `false`, an interactive
-    /// run continues to execute its other calls while it waits for verdicts to be sent through its handle.
+    /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns
+    /// `false`, an interactive run continues to execute its other calls while it waits for verdicts
+    /// to be sent through its handle.
     fn can_suspend(&self) -> bool {
         false
     }
 
-    /// Waits for a verdict on each of the given calls, for at most `limit`. If any call has no verdict after that time,
-    /// it stays pending, and the run ends with the reason `pending`. This method is called only for
-    /// [interactive](crate::Agent::interactive) agents, and only if [`can_suspend`](Self::can_suspend) returns `true`.
+    /// Waits for a verdict on each of the given calls, for at most `limit`. If any call has no
+    /// verdict after that time, it stays pending, and the run ends with the reason `pending`. This
+    /// method is called only for [interactive](crate::Agent::interactive) agents, and only if
+    /// [`can_suspend`](Self::can_suspend) returns `true`.
     ///
     /// # Errors
     ///
     /// Returns an error if the world cannot provide the verdicts, such as a
-    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if the value stored for this key is not the result of
-    /// a suspension. The error ends the run. The default implementation never fails.
+    /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) error if the value stored for this key
+    /// is not the result of a suspension. The error ends the run. The default implementation never
+    /// fails.
     fn suspend(
         &self,
         _key: &EffectKey,
@@ -171,19 +181,20 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Observes an event. This method is called for each event that the run yields.
     fn observe(&self, _event: &Event) {}
 
-    /// Returns whether the world has a stored value that the loop has not requested yet. As long as such a value
-    /// exists, neither an interrupt nor a time limit ends the loop.
+    /// Returns whether the world has a stored value that the loop has not requested yet. As long as
+    /// such a value exists, neither an interrupt nor a time limit ends the loop.
     fn has_untaken_value(&self) -> bool {
         false
     }
 
-    /// Returns how the loop must end now, or `None` if it may continue. This method is called before each poll of the
-    /// loop.
+    /// Returns how the loop must end now, or `None` if it may continue. This method is called
+    /// before each poll of the loop.
     fn forced_end(&self) -> Option<LoopEnd> {
         None
     }
 
-    /// Observes the end of the loop. This method is called if the loop was ended from outside or failed with an error.
+    /// Observes the end of the loop. This method is called if the loop was ended from outside or
+    /// failed with an error.
     fn on_end(&self, _ending: &LoopEnd) {}
 
     /// Called when the run is dropped.
@@ -196,9 +207,11 @@ pub trait World: fmt::Debug + Send + Sync {
 pub struct LoopEnd {
     /// Whether the loop has been polled since it yielded its last event.
     pub polled_since_last_event: bool,
-    /// The error with which the loop failed, or `None` if the run was interrupted or reached its time limit.
+    /// The error with which the loop failed, or `None` if the run was interrupted or reached its
+    /// time limit.
     pub error: Option<Error>,
-    /// The consequence of reaching the time limit, or `None` if the loop was ended by an interrupt or an error.
+    /// The consequence of reaching the time limit, or `None` if the loop was ended by an interrupt
+    /// or an error.
     pub time_limit_reached: Option<TimeLimitReached>,
     /// The reason for the interrupt that ended the loop, if one was given.
     pub interrupt_reason: Option<String>,

@@ -32,7 +32,8 @@ async fn full_page(model: &Model, server: &Server, screen: Screen) -> Page {
     asked.end_with_call("c1", "research", &json!({ "prompt": "Look" }));
     model.answer("I have looked.").await;
     let asked = model.asked().await;
-    // Marks, spaces and line breaks that are made visible, JSON values, escapes and the text as written.
+    // Marks, spaces and line breaks that are made visible, JSON values, escapes and the text as
+    // written.
     let arguments =
         r#"{"path":"a.txt","text":"\u0061\u3164 b  c\n\td\n","size":[1e400,{"a":"\u0062"}]}"#;
     asked.call_as_written("c2", "write_file", arguments);

@@ -75,8 +75,8 @@ async fn pending_calls(agent: &Agent, engine: &mut MemoryEngine) -> Vec<PendingC
 }
 
 /// The run that resumes the calls is abandoned at each of its operations. The next run gets the
-/// same verdicts if the calls are still pending, or none, or new input. `declare` completes the tools
-/// of the next run.
+/// same verdicts if the calls are still pending, or none, or new input. `declare` completes the
+/// tools of the next run.
 async fn check_abandoned_runs(
     prepare: impl Fn(MemoryEngine, &Agent) -> MemoryEngine,
     declare: impl Fn(Tool) -> Tool,

@@ -1,4 +1,5 @@
-//! The events of calls that are executed separately from their run, and when such a call is dropped.
+//! The events of calls that are executed separately from their run, and when such a call is
+//! dropped.
 
 use std::future::ready;
 use std::sync::Arc;
@@ -54,8 +55,8 @@ fn copying_agent(counter: &Counter) -> Agent {
     Agent::new(model).with_tool(copying_tool(counter))
 }
 
-/// Drives a run with separately executed calls to its end. Returns what a reader of the hub received after the first
-/// snapshot.
+/// Drives a run with separately executed calls to its end. Returns what a reader of the hub
+/// received after the first snapshot.
 async fn drive(agent: &Agent, plan: &LossPlan) -> (Result<Outcome, Error>, Vec<Event>) {
     let hub = Hub::new();
     let engine = MemoryEngine::new().with_worker(agent).with_worker_hub(&hub);

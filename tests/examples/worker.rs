@@ -1,5 +1,5 @@
-//! The example `worker` as a process that is stopped by signals: nothing is lost, no call runs twice,
-//! and the next start continues the jobs.
+//! The example `worker` as a process that is stopped by signals: nothing is lost, no call runs
+//! twice, and the next start continues the jobs.
 
 use std::io::{BufRead, BufReader, Read};
 use std::path::PathBuf;

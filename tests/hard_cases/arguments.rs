@@ -20,7 +20,8 @@ use crate::support::tools::{Counter, echo_tool, strict_tool};
 use crate::support::wires::{encode_and_lint, sse_frame};
 
 mod invalid_json_arguments {
-    //! Arguments that are not valid JSON are kept verbatim, answered, and may be repaired by a hook.
+    //! Arguments that are not valid JSON are kept verbatim, answered, and may be repaired by a
+    //! hook.
 
     use super::*;
 

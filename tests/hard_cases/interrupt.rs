@@ -34,7 +34,8 @@ async fn interrupt_within_call_arguments() -> (Outcome, History, usize) {
 }
 
 mod interrupt_while_a_call_streams {
-    //! An interrupt while the model streams a tool call: the partial call never runs and the history stays sendable.
+    //! An interrupt while the model streams a tool call: the partial call never runs and the
+    //! history stays sendable.
 
     use super::*;
 
@@ -105,7 +106,8 @@ mod interrupt_while_a_call_streams {
 }
 
 mod interrupt_before_tools_start {
-    //! An interrupt after a turn completed and before its tools start: the calls never run and are answered.
+    //! An interrupt after a turn completed and before its tools start: the calls never run and are
+    //! answered.
 
     use super::*;
 
@@ -161,7 +163,8 @@ fn run_with_one_of_two_calls_done() -> (Run, Scripted, Counter) {
 }
 
 mod interrupt_while_tools_run {
-    //! An interrupt while tools run: finished results are kept, the others are dropped and answered as interrupted.
+    //! An interrupt while tools run: finished results are kept, the others are dropped and answered
+    //! as interrupted.
 
     use super::*;
 

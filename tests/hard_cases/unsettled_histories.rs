@@ -84,7 +84,8 @@ fn check_settled(items: &[Item], expected: &[&str]) -> History {
 }
 
 mod unsettled_histories {
-    //! Histories with missing, orphaned, duplicate or misplaced results are settled deterministically.
+    //! Histories with missing, orphaned, duplicate or misplaced results are settled
+    //! deterministically.
 
     use super::*;
 

@@ -74,8 +74,8 @@ async fn slots() -> Vec<Value> {
     slots
 }
 
-/// Waits until the number of generating slots is `wanted`. Returns the largest number of tokens that
-/// a slot was seen to have generated before.
+/// Waits until the number of generating slots is `wanted`. Returns the largest number of tokens
+/// that a slot was seen to have generated before.
 async fn wait_for_busy_slots(wanted: usize) -> u64 {
     let mut most = 0;
     loop {

@@ -1,4 +1,5 @@
-//! The tables in SQLite and PostgreSQL. `tests/postgres` uses the file for PostgreSQL with a server.
+//! The tables in SQLite and PostgreSQL. `tests/postgres` uses the file for PostgreSQL with a
+//! server.
 
 #[cfg(feature = "postgres")]
 #[test]

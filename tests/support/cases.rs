@@ -6,8 +6,8 @@
 /// A test runs every `step`th of its cases, or each of them if all cases are run, for which this
 /// function returns 1.
 ///
-/// If the cases are combinations, `step` should share no factor with the lengths of the inner lists:
-/// then each of their elements is in the sample.
+/// If the cases are combinations, `step` should share no factor with the lengths of the inner
+/// lists: then each of their elements is in the sample.
 pub(crate) fn sample_step(step: usize) -> usize {
     if all_are_run() { 1 } else { step }
 }

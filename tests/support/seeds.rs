@@ -34,8 +34,8 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
     text.unwrap_or_default().chars().take(1_500).collect()
 }
 
-/// Counts the endings that `check` returns for these seeds. Panics if `check` panics for a seed, with
-/// the first such seeds.
+/// Counts the endings that `check` returns for these seeds. Panics if `check` panics for a seed,
+/// with the first such seeds.
 #[track_caller]
 pub(crate) fn count_endings(
     seeds: impl IntoIterator<Item = u64>,

@@ -210,8 +210,8 @@ fn find_schemas(text: &str) -> Vec<FoundSchema> {
     found
 }
 
-/// Returns what the JSON at `begin` describes, if it is the schema of a tool or an answer: an argument
-/// of `ToolSpec::new(name, description, json!(…))`, or a variable that is passed as such.
+/// Returns what the JSON at `begin` describes, if it is the schema of a tool or an answer: an
+/// argument of `ToolSpec::new(name, description, json!(…))`, or a variable that is passed as such.
 fn root_use(text: &str, begin: usize) -> Option<SchemaUse> {
     let before = text[..begin].trim_end().strip_suffix("json!(")?;
     let before = before.strip_suffix("serde_json::").unwrap_or(before).trim_end();

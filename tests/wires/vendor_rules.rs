@@ -1,5 +1,5 @@
-//! Names, ids, schemas and server tools in requests obey the rules of the server that they go to, and
-//! the ids that the server has issued go back to it unchanged.
+//! Names, ids, schemas and server tools in requests obey the rules of the server that they go to,
+//! and the ids that the server has issued go back to it unchanged.
 
 use std::sync::Arc;
 
@@ -167,8 +167,8 @@ mod names {
 mod ids {
     use super::*;
 
-    /// Runs a tool twice, in two turns, with the ids that the server chooses. Returns the ids in the
-    /// last request: those of the calls and those of the results.
+    /// Runs a tool twice, in two turns, with the ids that the server chooses. Returns the ids in
+    /// the last request: those of the calls and those of the results.
     async fn echoed_ids(
         provider: impl Fn(&ModelServer) -> Arc<dyn Provider>,
         ids: [&str; 2],

@@ -213,7 +213,8 @@ impl Report {
                 continue;
             }
             self.repeated_steps += 1;
-            // A separately executed call of an interrupted run runs to completion, while the next run may have started.
+            // A separately executed call of an interrupted run runs to completion, while the next
+            // run may have started.
             let call_id = key.rsplit('/').next().unwrap_or(key);
             let is_abandoned = |it: &SessionTraces| it.id == session && it.was_interrupted(call_id);
             let later = steps.successor(name, next.begin);

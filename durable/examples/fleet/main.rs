@@ -1,12 +1,13 @@
-//! Agents on a fleet of processes: a chat in the browser whose runs survive `kill -9` of any of them.
+//! Agents on a fleet of processes: a chat in the browser whose runs survive `kill -9` of any of
+//! them.
 //!
 //! ```text
 //! cargo run --manifest-path durable/Cargo.toml --example fleet
 //! ```
 //!
-//! The example starts a Restate server, two workers and a front end, and Redis and PostgreSQL if they are installed.
-//! The page and the agent are those of the example `web`. Without an API key it uses the offline model, which answers
-//! from a script.
+//! The example starts a Restate server, two workers and a front end, and Redis and PostgreSQL if
+//! they are installed. The page and the agent are those of the example `web`. Without an API key it
+//! uses the offline model, which answers from a script.
 //!
 //! | module | process |
 //! |---|---|
@@ -76,7 +77,8 @@ use std::time::Duration;
 
 use flags::Command;
 
-/// The pause of the offline model between two words. It is long, so that there is time to kill a process.
+/// The pause of the offline model between two words. It is long, so that there is time to kill a
+/// process.
 const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(200);
 
 /// The name under which every worker registers the agent.

@@ -1,8 +1,9 @@
 //! A copy of the sessions, for lists and search.
 //!
-//! Restate has the sessions, but cannot list them. So their entries are copied, one way, to a store that can:
-//! PostgreSQL, or the memory of this process. Workers copy a session to PostgreSQL after each run. The front end also
-//! copies the sessions that are in use, so that the list shows a session during its first run, and without PostgreSQL.
+//! Restate has the sessions, but cannot list them. So their entries are copied, one way, to a store
+//! that can: PostgreSQL, or the memory of this process. Workers copy a session to PostgreSQL after
+//! each run. The front end also copies the sessions that are in use, so that the list shows a
+//! session during its first run, and without PostgreSQL.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,8 +53,8 @@ impl SessionCopy {
         followed.entry(id.to_owned()).or_insert(new).used = Instant::now();
     }
 
-    /// Copies sessions as long as the process runs. The most recent sessions are followed from the start, because their
-    /// runs may have continued while no front end was running.
+    /// Copies sessions as long as the process runs. The most recent sessions are followed from the
+    /// start, because their runs may have continued while no front end was running.
     pub(crate) async fn copy_forever(&self) {
         match self.store.list_page(None, LIST_PAGE).await {
             Ok(listed) => listed.iter().for_each(|info| self.follow(&info.id)),

@@ -46,8 +46,9 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     Ok(())
 }
 
-/// Listens on the same port as the other workers of this machine. Restate knows one URL for all of them, and the
-/// operating system assigns each connection to a live worker. On several machines a load balancer does this.
+/// Listens on the same port as the other workers of this machine. Restate knows one URL for all of
+/// them, and the operating system assigns each connection to a live worker. On several machines a
+/// load balancer does this.
 fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     let socket = match address {
         SocketAddr::V4(_) => TcpSocket::new_v4()?,
@@ -61,8 +62,8 @@ fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
     socket.listen(1_024)
 }
 
-/// A provider that prints which process sends a request, so that the user knows which process to kill. A turn that
-/// Restate has recorded is not requested again, and prints nothing.
+/// A provider that prints which process sends a request, so that the user knows which process to
+/// kill. A turn that Restate has recorded is not requested again, and prints nothing.
 struct AnnouncedProvider {
     model: Arc<dyn Provider>,
     name: String,

@@ -72,8 +72,8 @@ impl InputReader {
         screen: &mut impl Write,
     ) -> io::Result<Option<String>> {
         let mut line = EditedLine::new(prompt, text, columns);
-        // While it exists, the terminal neither prints nor collects what the user types. The mode is
-        // changed before the prompt invites the user to type.
+        // While it exists, the terminal neither prints nor collects what the user types. The mode
+        // is changed before the prompt invites the user to type.
         let guard = self.source.read_single_keys()?;
         print(screen, &line.printed())?;
         let Some(_guard) = guard else {

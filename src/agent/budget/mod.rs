@@ -1,4 +1,5 @@
-//! Budgets: limits that end a run, a pool of tokens and money that runs share, and a target for output tokens.
+//! Budgets: limits that end a run, a pool of tokens and money that runs share, and a target for
+//! output tokens.
 
 mod limits;
 mod pool;

@@ -14,8 +14,8 @@ use crate::usage::{Price, Prices, Usage};
 /// The default number of tokens to reserve for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
 
-/// Limits the combined tokens, cost and concurrency of several runs, such as those of an agent and its
-/// sub-agents. All clones refer to the same pool.
+/// Limits the combined tokens, cost and concurrency of several runs, such as those of an agent and
+/// its sub-agents. All clones refer to the same pool.
 ///
 /// # Tokens
 ///

@@ -29,7 +29,8 @@ smallest thing that is missing, for example a permission, a file or a decision."
 pub struct RequireEvidence {
     /// Whether evidence is required only if the run changed something. If `true`, a run that
     /// changed nothing may complete without a check, or despite failed checks. The default is
-    /// `false`: every claim requires a passing check, so that every successful run is backed by one.
+    /// `false`: every claim requires a passing check, so that every successful run is backed by
+    /// one.
     pub only_after_changes: bool,
     /// The names of tools that never change anything. If a call to such a tool is interrupted,
     /// times out or panics, it does not count as a change.

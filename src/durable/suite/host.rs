@@ -17,29 +17,33 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::Entry;
 use crate::tool::Verdict;
 
-/// A trait for executing the suite's runs. A host consists of an engine and the code that creates and drives attempts
-/// on it.
+/// A trait for executing the suite's runs. A host consists of an engine and the code that creates
+/// and drives attempts on it.
 pub trait EngineHost: Send + Sync {
-    /// Drives a run to completion, making as many attempts as it needs. Implementations must create each attempt with
-    /// [`SuiteRun::attempt`] and wrap the engine that drives the attempt with [`SuiteRun::losses`].
+    /// Drives a run to completion, making as many attempts as it needs. Implementations must create
+    /// each attempt with [`SuiteRun::attempt`] and wrap the engine that drives the attempt with
+    /// [`SuiteRun::losses`].
     ///
     /// # Errors
     ///
-    /// Returns the error with which [`Attempt::drive`] ended the run. If [`is_attempt_lost`] returns `true` for an
-    /// error, the host must make another attempt rather than return the error.
+    /// Returns the error with which [`Attempt::drive`] ended the run. If [`is_attempt_lost`]
+    /// returns `true` for an error, the host must make another attempt rather than return the
+    /// error.
     fn run(&self, run: SuiteRun) -> BoxFuture<'_, Result<Outcome, Error>>;
 
     /// Sends a command to a session.
     ///
     /// # Errors
     ///
-    /// Returns the engine's error if the command cannot be stored. If no run is active and the command is not input,
-    /// the error must have [`NotRunning`](crate::hub::NotRunning) as its source.
+    /// Returns the engine's error if the command cannot be stored. If no run is active and the
+    /// command is not input, the error must have [`NotRunning`](crate::hub::NotRunning) as its
+    /// source.
     fn send(&self, session: &str, command: StoredCommand) -> BoxFuture<'static, Result<(), Error>>;
 
-    /// Returns whether the suite injects a loss at every moment within each operation. Injecting all of these losses
-    /// takes a long time if the engine runs on a server. If this method returns `false`, the suite injects a loss at
-    /// only one moment within each operation, and varies this moment from operation to operation.
+    /// Returns whether the suite injects a loss at every moment within each operation. Injecting
+    /// all of these losses takes a long time if the engine runs on a server. If this method returns
+    /// `false`, the suite injects a loss at only one moment within each operation, and varies this
+    /// moment from operation to operation.
     fn is_thorough(&self) -> bool {
         true
     }
@@ -51,7 +55,8 @@ pub trait EngineHost: Send + Sync {
     /// Returns the engine's error if the session cannot be read.
     fn entries<'a>(&'a self, session: &'a str) -> BoxFuture<'a, Result<Vec<Entry>, Error>>;
 
-    /// Returns a session's status. Programs read it during a run, so the host must not wait until the run has ended.
+    /// Returns a session's status. Programs read it during a run, so the host must not wait until
+    /// the run has ended.
     ///
     /// # Errors
     ///
@@ -64,7 +69,8 @@ pub trait EngineHost: Send + Sync {
 pub struct SuiteRun {
     /// The session's id.
     pub session: String,
-    /// The agent for the run. This agent also performs the calls that are executed separately from the run.
+    /// The agent for the run. This agent also performs the calls that are executed separately from
+    /// the run.
     pub agent: Agent,
     /// The plan that determines which attempts are lost.
     pub losses: LossPlan,
@@ -89,8 +95,8 @@ pub(super) enum SuiteStart {
 }
 
 impl SuiteRun {
-    /// Creates the next attempt at the run. `entries` must be the entries that the session contained when the run was
-    /// requested.
+    /// Creates the next attempt at the run. `entries` must be the entries that the session
+    /// contained when the run was requested.
     pub fn attempt(&self, entries: Vec<Entry>) -> Attempt {
         let attempt = match self.start.clone() {
             SuiteStart::Input(input) => Attempt::run(&self.agent, &*self.session, entries, input),
@@ -111,7 +117,8 @@ impl SuiteRun {
     }
 }
 
-/// Stores the suite's runs by session, for hosts whose engine creates attempts elsewhere. Clones share the same runs.
+/// Stores the suite's runs by session, for hosts whose engine creates attempts elsewhere. Clones
+/// share the same runs.
 #[derive(Clone, Default)]
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 

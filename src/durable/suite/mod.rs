@@ -1,7 +1,8 @@
 //! Tests that check whether a durable [`Engine`](crate::durable::Engine) fulfills its contract.
 //!
 //! [`check_engine`] runs all checks on an [`EngineHost`], and panics if a check fails.
-//! [`durable_suite!`](crate::durable_suite) creates one test for each check, with the same name as the check.
+//! [`durable_suite!`](crate::durable_suite) creates one test for each check, with the same name as
+//! the check.
 //!
 //! ```
 //! use turnstream::durable::suite;
@@ -13,18 +14,19 @@
 //! # }
 //! ```
 //!
-//! Most checks first execute a run without injecting a loss, and then repeat the run for each engine operation, losing
-//! the first attempt before, during or after that operation. Each session has a random id and is not removed
-//! afterwards.
+//! Most checks first execute a run without injecting a loss, and then repeat the run for each
+//! engine operation, losing the first attempt before, during or after that operation. Each session
+//! has a random id and is not removed afterwards.
 mod claims;
 mod host;
 mod scenario;
 
 pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 
-/// Creates a module that contains one test for each check in the engine [suite](crate::durable::suite). The arguments
-/// are a name for the module and an async function that creates an [`EngineHost`](crate::durable::suite::EngineHost).
-/// The tests are marked with `#[tokio::test]`, so the crate that uses the macro needs tokio with the `macros` and `rt`
+/// Creates a module that contains one test for each check in the engine
+/// [suite](crate::durable::suite). The arguments are a name for the module and an async function
+/// that creates an [`EngineHost`](crate::durable::suite::EngineHost). The tests are marked with
+/// `#[tokio::test]`, so the crate that uses the macro needs tokio with the `macros` and `rt`
 /// features.
 ///
 /// ```
@@ -33,7 +35,8 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 /// turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
 /// ```
 ///
-/// If `ignore = "why"` is placed between the two arguments, each test is marked `#[ignore = "why"]`.
+/// If `ignore = "why"` is placed between the two arguments, each test is marked
+/// `#[ignore = "why"]`.
 #[macro_export(local_inner_macros)]
 macro_rules! durable_suite {
     ($name:ident, $make:expr) => {

@@ -63,8 +63,8 @@ pub(super) struct Traces {
     pub(super) entries: Vec<Entry>,
 }
 
-/// Runs the scenario once without injecting a loss. Then, for each operation and for one or more moments of that
-/// operation, repeats the scenario and loses the first attempt at that moment.
+/// Runs the scenario once without injecting a loss. Then, for each operation and for one or more
+/// moments of that operation, repeats the scenario and loses the first attempt at that moment.
 pub(super) async fn for_each_loss(
     host: &dyn EngineHost,
     name: &str,
@@ -160,7 +160,8 @@ impl<'a> Stage<'a> {
         self.host.send(&self.session, StoredCommand { id: id.to_owned(), command }).await
     }
 
-    /// Approves each call for which the session's runs request an approval. The returned future never completes.
+    /// Approves each call for which the session's runs request an approval. The returned future
+    /// never completes.
     pub(super) async fn approve_requests(&self) -> Infallible {
         let mut answered = HashSet::new();
         loop {
@@ -173,8 +174,8 @@ impl<'a> Stage<'a> {
         }
     }
 
-    /// Approves each call that the session's status lists while a run is active. Reads nothing but the status. The
-    /// returned future never completes.
+    /// Approves each call that the session's status lists while a run is active. Reads nothing but
+    /// the status. The returned future never completes.
     pub(super) async fn approve_awaited_calls(&self) -> Infallible {
         let mut answered = HashSet::new();
         loop {
@@ -225,7 +226,8 @@ impl Probe {
         })
     }
 
-    /// Creates a tool whose future is pending three times, and then returns a string that contains the call id.
+    /// Creates a tool whose future is pending three times, and then returns a string that contains
+    /// the call id.
     pub(super) fn tool(&self, name: &str) -> Tool {
         let (probe, spec) = (self.clone(), spec(name));
         let tool = Tool::raw(spec, move |_args, cx| {

@@ -1,17 +1,19 @@
 //! Logs and inboxes in Redis, for hubs on several machines.
 //!
-//! [`RedisEvents`] provides logs, inboxes and a directory of runs. If the hubs in several processes use the same server
-//! and keep their sessions in the same store, they act as [one hub](crate::hub#on-many-machines). Valkey is a free
-//! server with the same protocol; Redis itself is no longer released under a BSD license as of version 7.4. The server
-//! must be version 6.2 or later, without cluster mode. Addresses that start with `rediss://` require this crate's
-//! `rustls` feature.
+//! [`RedisEvents`] provides logs, inboxes and a directory of runs. If the hubs in several processes
+//! use the same server and keep their sessions in the same store, they act as [one
+//! hub](crate::hub#on-many-machines). Valkey is a free server with the same protocol; Redis itself
+//! is no longer released under a BSD license as of version 7.4. The server must be version 6.2 or
+//! later, without cluster mode. Addresses that start with `rediss://` require this crate's `rustls`
+//! feature.
 //!
-//! Redis only passes events on; the sessions are stored elsewhere. The Redis server therefore needs no persistence, and
-//! may lose all of its data at any time.
+//! Redis only passes events on; the sessions are stored elsewhere. The Redis server therefore needs
+//! no persistence, and may lose all of its data at any time.
 //!
 //! # Keys
 //!
-//! By default, all keys start with the prefix `turnstream`. Every key except `turnstream:active` has an expiry time.
+//! By default, all keys start with the prefix `turnstream`. Every key except `turnstream:active`
+//! has an expiry time.
 //!
 //! | key | type | content |
 //! |---|---|---|
@@ -25,8 +27,9 @@
 //! | `turnstream:{key}:runs` | hash | the last run of a key |
 //! | `turnstream:active` | hash | the runs that have not ended, with their keys |
 //!
-//! A run needs memory for its most recent snapshots and for its entries, whose number is limited by the hub's capacity.
-//! An entry takes about 150 bytes, so 1,024 entries and a short history take about 200 kB.
+//! A run needs memory for its most recent snapshots and for its entries, whose number is limited by
+//! the hub's capacity. An entry takes about 150 bytes, so 1,024 entries and a short history take
+//! about 200 kB.
 
 mod connection;
 mod directory;

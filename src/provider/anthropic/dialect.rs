@@ -13,7 +13,7 @@ pub enum Dialect {
     #[default]
     Signed,
     /// The server may not sign its thinking, as is the case with Kimi, z.ai and Xiaomi. Complete
-    /// thinking without a signature is sent back with an empty signature, and only to the model that
-    /// wrote it.
+    /// thinking without a signature is sent back with an empty signature, and only to the model
+    /// that wrote it.
     Unsigned,
 }

@@ -248,8 +248,8 @@ pub enum ReasoningEcho {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
     /// The server accepts every call id that it has issued, so such an id is sent back unchanged.
-    /// Kimi reads the name of the tool from ids such as `functions.add:0`. An id of another provider
-    /// is sent as at most 40 letters, digits, `_` and `-`.
+    /// Kimi reads the name of the tool from ids such as `functions.add:0`. An id of another
+    /// provider is sent as at most 40 letters, digits, `_` and `-`.
     AnyIssued,
     /// Call ids consist of at most 40 characters. An id of another provider is sent as letters,
     /// digits, `_` and `-`.

@@ -87,8 +87,8 @@ impl AnsweredCalls {
     }
 }
 
-/// Returns the type of the first call in a turn that the client must answer and that the turn itself
-/// does not answer.
+/// Returns the type of the first call in a turn that the client must answer and that the turn
+/// itself does not answer.
 pub(in crate::provider) fn unanswered_client_call(items: &[Item]) -> Option<String> {
     let own = || items.iter().filter(|item| matches!(item.kind, ItemKind::Other));
     // Most turns contain no provider-specific item.

@@ -8,8 +8,8 @@
 //! as a JSON pointer. A schema that is already within the subset is returned unchanged, and
 //! rewriting is idempotent.
 //!
-//! OpenAI and Anthropic accept most of JSON Schema in a tool's parameters. There, only what they are
-//! known to reject is changed, and nothing causes an error.
+//! OpenAI and Anthropic accept most of JSON Schema in a tool's parameters. There, only what they
+//! are known to reject is changed, and nothing causes an error.
 //!
 //! The vendors' limits on a schema's size and nesting depth are not checked, because vendors have
 //! raised these limits before.

@@ -1,5 +1,6 @@
-//! Makes the schema of a tool's parameters valid for vendors that accept most of JSON Schema. Unlike
-//! the rewriting for a subset, this never fails: only what a vendor is known to reject is changed.
+//! Makes the schema of a tool's parameters valid for vendors that accept most of JSON Schema.
+//! Unlike the rewriting for a subset, this never fails: only what a vendor is known to reject is
+//! changed.
 
 use std::borrow::Cow;
 
@@ -198,10 +199,10 @@ fn convert_older_drafts(schema: &mut Schema) {
     }
 }
 
-/// Merges the alternatives and the references at a schema's root into a single object schema, because
-/// all vendors reject alternatives there: "`input_schema` does not support oneOf, allOf, or anyOf at
-/// the top level". The result accepts every object that the schema accepts. The alternatives are
-/// added to the description.
+/// Merges the alternatives and the references at a schema's root into a single object schema,
+/// because all vendors reject alternatives there: "`input_schema` does not support oneOf, allOf, or
+/// anyOf at the top level". The result accepts every object that the schema accepts. The
+/// alternatives are added to the description.
 fn merge_root_alternatives(schema: &Value) -> Cow<'_, Value> {
     let Value::Object(root) = schema else { return Cow::Borrowed(schema) };
     if !["$ref", "allOf", "anyOf", "oneOf"].iter().any(|keyword| root.contains_key(*keyword)) {
@@ -270,7 +271,8 @@ impl RootMerger<'_> {
     }
 }
 
-/// Restricts `schema` to values that `other` accepts, too, as far as that is possible without `allOf`.
+/// Restricts `schema` to values that `other` accepts, too, as far as that is possible without
+/// `allOf`.
 fn require_also(schema: &mut Schema, other: Schema) {
     let adds_properties = other.contains_key("properties");
     if adds_properties && schema.get("additionalProperties") != other.get("additionalProperties") {
@@ -344,8 +346,8 @@ fn accept_any_of(schema: &mut Schema, alternatives: &[Schema]) {
     }
 }
 
-/// Returns a schema that accepts the values of all the given schemas. Fixed values, such as the tags
-/// of an enum, become a single `enum`.
+/// Returns a schema that accepts the values of all the given schemas. Fixed values, such as the
+/// tags of an enum, become a single `enum`.
 fn union_of(mut schemas: Vec<Value>) -> Value {
     if schemas.len() == 1 {
         return schemas.pop().unwrap_or_default();

@@ -61,10 +61,10 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
 ///
 /// "Only the following properties are supported: `$id`, `$defs`, `$ref`, `$anchor`, `type`,
 /// `format`, `title`, `description`, `enum` (for strings and numbers), `items`, `prefixItems`,
-/// `minItems`, `maxItems`, `minimum`, `maximum`, `anyOf`, `oneOf` (interpreted the same as `anyOf`),
-/// `properties`, `additionalProperties`, `required`. […] Cyclic references are unrolled to a limited
-/// degree and, as such, may only be used within non-required properties. […] If `$ref` is set on a
-/// sub-schema, no other properties, except for those starting as a `$`, may be set."
+/// `minItems`, `maxItems`, `minimum`, `maximum`, `anyOf`, `oneOf` (interpreted the same as
+/// `anyOf`), `properties`, `additionalProperties`, `required`. […] Cyclic references are unrolled
+/// to a limited degree and, as such, may only be used within non-required properties. […] If `$ref`
+/// is set on a sub-schema, no other properties, except for those starting as a `$`, may be set."
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>
 ///
 /// The older `parameters` and `responseSchema` fields support fewer keywords: a subset of `OpenAPI`
@@ -97,9 +97,9 @@ const OLLAMA_PARAMETERS: SchemaSubset = SchemaSubset {
     ..GEMINI
 };
 
-/// The parts of JSON Schema that OpenAI rejects in a tool's parameters outside of strict mode: "schema must have type 'object'
-/// and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top level", "object schema missing
-/// properties", "array schema missing items".
+/// The parts of JSON Schema that OpenAI rejects in a tool's parameters outside of strict mode:
+/// "schema must have type 'object' and not have 'oneOf'/'anyOf'/'allOf'/'enum'/'not' at the top
+/// level", "object schema missing properties", "array schema missing items".
 const OPENAI_PARAMETERS: ParameterRules = ParameterRules {
     requires_properties: true,
     requires_items: true,
@@ -107,8 +107,8 @@ const OPENAI_PARAMETERS: ParameterRules = ParameterRules {
     removes_unknown_formats: true,
 };
 
-/// The parts of JSON Schema that Anthropic rejects in a tool's parameters: alternatives at the root, and schemas that are not
-/// valid in the newest draft of JSON Schema.
+/// The parts of JSON Schema that Anthropic rejects in a tool's parameters: alternatives at the
+/// root, and schemas that are not valid in the newest draft of JSON Schema.
 const ANTHROPIC_PARAMETERS: ParameterRules = ParameterRules {
     requires_properties: false,
     requires_items: false,
@@ -127,8 +127,8 @@ const MAX_ROOT_REFERENCES: usize = 16;
 const STRING_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Rewrites the schema of a model's answer for OpenAI's two wires, and returns whether the schema is
-/// for strict mode.
+/// Rewrites the schema of a model's answer for OpenAI's two wires, and returns whether the schema
+/// is for strict mode.
 ///
 /// In strict mode, optional properties become required. An optional property without a `default`
 /// also becomes nullable, which is how strict mode expresses optional properties. For a property

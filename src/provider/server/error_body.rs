@@ -2,8 +2,8 @@
 
 use crate::error::{Error, ErrorKind};
 
-/// Returns an error's message. For an error of a kind in `phrases`, the message contains the phrase,
-/// which the vendor uses and clients look for.
+/// Returns an error's message. For an error of a kind in `phrases`, the message contains the
+/// phrase, which the vendor uses and clients look for.
 pub(crate) fn error_message(error: &Error, phrases: &[(ErrorKind, &str)]) -> String {
     let phrase = phrases.iter().find(|(kind, _)| *kind == error.kind());
     message_with_phrase(error, phrase.map_or("", |(_, phrase)| phrase))

@@ -7,8 +7,8 @@ use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::ServerFrame;
 use crate::usage::Usage;
 
-/// The creation time of every response, in seconds since 1970. A constant time ensures that the same
-/// script always produces the same bytes.
+/// The creation time of every response, in seconds since 1970. A constant time ensures that the
+/// same script always produces the same bytes.
 pub(in crate::provider) const CREATED_AT: u64 = 1_700_000_000;
 
 /// [`CREATED_AT`] as an RFC 3339 date.

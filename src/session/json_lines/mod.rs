@@ -33,9 +33,9 @@ use session_files::{Location, SessionFiles};
 /// is a separate session.
 ///
 /// Each append is a single write that is on disk once the returned future completes. If the disk is
-/// full, the partial write is undone, and a later append can succeed. If the write cannot be undone,
-/// the error's kind is [`OutcomeUnknown`](ErrorKind::OutcomeUnknown): the append may be in the file,
-/// but is never there in part.
+/// full, the partial write is undone, and a later append can succeed. If the write cannot be
+/// undone, the error's kind is [`OutcomeUnknown`](ErrorKind::OutcomeUnknown): the append may be in
+/// the file, but is never there in part.
 ///
 /// # Damage
 ///

@@ -21,12 +21,14 @@ use crate::session::checks::ensure_id_not_empty;
 use crate::session::entry_json::to_json_line;
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
-/// Stores sessions in a PostgreSQL database. Use this store for programs that run as several processes or on several
-/// machines. The store is cheap to clone, and clones share their connections.
+/// Stores sessions in a PostgreSQL database. Use this store for programs that run as several
+/// processes or on several machines. The store is cheap to clone, and clones share their
+/// connections.
 ///
-/// The store requires PostgreSQL 14 or later and a database that uses the UTF-8 encoding. Each entry is stored as JSON
-/// text in a row, and each append is a single statement. A fork refers to its original session and copies nothing. The
-/// times in a [session list](Store::list) come from the server's clock.
+/// The store requires PostgreSQL 14 or later and a database that uses the UTF-8 encoding. Each
+/// entry is stored as JSON text in a row, and each append is a single statement. A fork refers to
+/// its original session and copies nothing. The times in a [session list](Store::list) come from
+/// the server's clock.
 ///
 /// ```no_run
 /// # // It needs a server.
@@ -46,44 +48,53 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 ///
 /// # Durability
 ///
-/// Once the future of an append completes, the append has been committed and is on the server's disk. The store's
-/// connections set `synchronous_commit` to `on`, unless the server, the database or the role sets it to `remote_write`
-/// or `remote_apply`. If the server crashes during an append, no part of that append is written. After a failover to an
-/// asynchronous standby, appends that were not yet replicated are lost. The next append to a session whose earlier
-/// appends were lost fails with a [`Conflict`](crate::session::Conflict).
+/// Once the future of an append completes, the append has been committed and is on the server's
+/// disk. The store's connections set `synchronous_commit` to `on`, unless the server, the database
+/// or the role sets it to `remote_write` or `remote_apply`. If the server crashes during an append,
+/// no part of that append is written. After a failover to an asynchronous standby, appends that
+/// were not yet replicated are lost. The next append to a session whose earlier appends were lost
+/// fails with a [`Conflict`](crate::session::Conflict).
 ///
 /// If a connection breaks, calls are retried on another connection, for 30 seconds by
-/// [default](PostgresOptions::with_retry_limit). Each append has a random id. After an attempt that received no
-/// response, the store uses this id to determine whether the append was written. As a result, no append is written
-/// twice. If the store reaches the retry limit before it can determine whether the append was written, the error's kind
-/// is [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
+/// [default](PostgresOptions::with_retry_limit). Each append has a random id. After an attempt that
+/// received no response, the store uses this id to determine whether the append was written. As a
+/// result, no append is written twice. If the store reaches the retry limit before it can determine
+/// whether the append was written, the error's kind is
+/// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
 ///
-/// If the future of an append, a fork or a deletion is dropped after its first poll, the operation may or may not take
-/// effect, but never does so partially. If the future of [`prune`](Store::prune) is dropped, some of the sessions may
-/// have been removed. If the future of [`lease`](Store::lease) is dropped, the lease is released.
+/// If the future of an append, a fork or a deletion is dropped after its first poll, the operation
+/// may or may not take effect, but never does so partially. If the future of
+/// [`prune`](Store::prune) is dropped, some of the sessions may have been removed. If the future of
+/// [`lease`](Store::lease) is dropped, the lease is released.
 ///
 /// # Leases
 ///
-/// A lease is an advisory lock on the server. A single connection outside the pool holds all of the leases that were
-/// acquired from this store. If a process ends, its leases are released immediately. If a process is suspended, or its
-/// machine fails, its leases are released after the [lease time](PostgresOptions::with_lease_time), which is 15 seconds
-/// by default. If the connection that holds the leases is lost, all of these leases are lost for good; acquiring the
-/// next lease opens another connection. The epochs of all leases come from a single database sequence. As a result, a
-/// session's epochs are not consecutive, and they increase even if the session is deleted and created again.
+/// A lease is an advisory lock on the server. A single connection outside the pool holds all of the
+/// leases that were acquired from this store. If a process ends, its leases are released
+/// immediately. If a process is suspended, or its machine fails, its leases are released after the
+/// [lease time](PostgresOptions::with_lease_time), which is 15 seconds by default. If the
+/// connection that holds the leases is lost, all of these leases are lost for good; acquiring the
+/// next lease opens another connection. The epochs of all leases come from a single database
+/// sequence. As a result, a session's epochs are not consecutive, and they increase even if the
+/// session is deleted and created again.
 ///
-/// If a server stops accepting writes, for example after a failover, the store detects this within a third of the lease
-/// time, and the leases are lost. Deleting and pruning ignore leases, so a session can be removed while a run of the
-/// session is active. The next append to a removed session fails with a [`Conflict`](crate::session::Conflict).
+/// If a server stops accepting writes, for example after a failover, the store detects this within
+/// a third of the lease time, and the leases are lost. Deleting and pruning ignore leases, so a
+/// session can be removed while a run of the session is active. The next append to a removed
+/// session fails with a [`Conflict`](crate::session::Conflict).
 ///
-/// A connection pooler between the store and the server must use session pooling. With transaction pooling (the
-/// `transaction` mode of `PgBouncer`), leases do not protect sessions, and followers receive nothing.
+/// A connection pooler between the store and the server must use session pooling. With transaction
+/// pooling (the `transaction` mode of `PgBouncer`), leases do not protect sessions, and followers
+/// receive nothing.
 ///
 /// # Tables and privileges
 ///
-/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates tables that were created by earlier
-/// versions of this crate. Any number of processes can call `connect` concurrently. If the tables exist and are up to
-/// date, the role does not need the privilege to create tables. To create the tables with another role, run the script
-/// that [`migrations_sql`](Self::migrations_sql) returns. The program's role then needs only these privileges:
+/// [`connect`](Self::connect) creates the tables in a separate schema, and migrates tables that
+/// were created by earlier versions of this crate. Any number of processes can call `connect`
+/// concurrently. If the tables exist and are up to date, the role does not need the privilege to
+/// create tables. To create the tables with another role, run the script that
+/// [`migrations_sql`](Self::migrations_sql) returns. The program's role then needs only these
+/// privileges:
 ///
 /// ```sql
 /// GRANT USAGE ON SCHEMA turnstream TO app;
@@ -92,22 +103,25 @@ use crate::session::{Entry, Lease, SessionInfo, Store};
 /// GRANT USAGE ON SEQUENCE turnstream.lease_epoch TO app;
 /// ```
 ///
-/// The store cannot open tables that were created by a later version of this crate. Reading a page of the session list
-/// takes about 25 ms per 100,000 sessions in the database. The `updated` column has no index, because each append would
-/// have to update the index. If your program lists sessions more often than it writes to them, you can add an index
+/// The store cannot open tables that were created by a later version of this crate. Reading a page
+/// of the session list takes about 25 ms per 100,000 sessions in the database. The `updated` column
+/// has no index, because each append would have to update the index. If your program lists sessions
+/// more often than it writes to them, you can add an index
 /// (`CREATE INDEX ON turnstream.session (updated DESC)`).
 ///
 /// # Errors
 ///
-/// The source of each error that the database caused is a [`PostgresError`]. Errors never contain the password.
+/// The source of each error that the database caused is a [`PostgresError`]. Errors never contain
+/// the password.
 ///
 /// # Background tasks
 ///
-/// The store's futures must be polled on a tokio runtime whose I/O and time drivers are enabled. Each connection is
-/// driven by a task on the runtime on which the connection was opened. One more task manages the store's leases, and
-/// another manages its followers. If the runtime of these tasks shuts down, the leases are lost, and the next call, or
-/// the next poll of a follower, opens new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert`
-/// have the same meaning as in libpq.
+/// The store's futures must be polled on a tokio runtime whose I/O and time drivers are enabled.
+/// Each connection is driven by a task on the runtime on which the connection was opened. One more
+/// task manages the store's leases, and another manages its followers. If the runtime of these
+/// tasks shuts down, the leases are lost, and the next call, or the next poll of a follower, opens
+/// new connections. Encrypted connections use rustls; `sslmode` and `sslrootcert` have the same
+/// meaning as in libpq.
 // NOTE: tests/postgres/schema.rs lists the same privileges.
 #[derive(Clone)]
 pub struct PostgresStore {
@@ -131,10 +145,10 @@ impl PostgresStore {
         PostgresOptions::new(connection_string).connect().await
     }
 
-    /// Returns an SQL script that creates the tables in a schema. The role that runs the script needs the privilege to
-    /// create tables. After the script has been run, [`connect`](Self::connect) needs only the
-    /// [privileges](Self#tables-and-privileges) to use the tables. Run the script only on databases that do not contain
-    /// the tables yet.
+    /// Returns an SQL script that creates the tables in a schema. The role that runs the script
+    /// needs the privilege to create tables. After the script has been run,
+    /// [`connect`](Self::connect) needs only the [privileges](Self#tables-and-privileges) to use
+    /// the tables. Run the script only on databases that do not contain the tables yet.
     ///
     /// # Errors
     ///
@@ -143,15 +157,16 @@ impl PostgresStore {
         Ok(schema::migrations_sql(&schema::quote_identifier(schema)?))
     }
 
-    /// Returns a stream of a session's versions. The stream reports writes from all processes. The stream first yields
-    /// the current version (0 if the session does not exist), and then each later version. If several versions arrive
-    /// at the same time, only the latest version is yielded. Use [`load`](Store::load) to read the entries.
+    /// Returns a stream of a session's versions. The stream reports writes from all processes. The
+    /// stream first yields the current version (0 if the session does not exist), and then each
+    /// later version. If several versions arrive at the same time, only the latest version is
+    /// yielded. Use [`load`](Store::load) to read the entries.
     ///
     /// All stores that write to the database must be connected [with
-    /// notifications](PostgresOptions::with_notifications). A deleted session has version 0. The stream never ends;
-    /// while no server can be reached, the stream stays pending. All followers of this store share one connection,
-    /// which is driven by a task. The first poll of a stream starts the task, and the task ends when the last stream is
-    /// dropped.
+    /// notifications](PostgresOptions::with_notifications). A deleted session has version 0. The
+    /// stream never ends; while no server can be reached, the stream stays pending. All followers
+    /// of this store share one connection, which is driven by a task. The first poll of a stream
+    /// starts the task, and the task ends when the last stream is dropped.
     ///
     /// ```no_run
     /// # // It needs a server.
@@ -195,9 +210,10 @@ impl PostgresOptions {
     ///
     /// # Errors
     ///
-    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema name is invalid.
-    /// [`Store`](crate::ErrorKind::Store), with a [`PostgresError`] as its source, if a connection cannot be opened
-    /// within the time limit, or if the tables cannot be created or were created by a later version of this crate.
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the connection string or the schema
+    /// name is invalid. [`Store`](crate::ErrorKind::Store), with a [`PostgresError`] as its source,
+    /// if a connection cannot be opened within the time limit, or if the tables cannot be created
+    /// or were created by a later version of this crate.
     pub async fn connect(self) -> Result<PostgresStore, Error> {
         let schema = schema::quote_identifier(&self.schema)?;
         let connector = Connector::new(&self.connection_string, self.limits.statement)?;

@@ -47,10 +47,10 @@ use session_tables::SessionTables;
 /// On Unix, the file is created with mode 0600, and SQLite uses the file's mode for the files that
 /// it creates next to the database. An existing file keeps its mode.
 ///
-/// If the file cannot be written to, for example because it is on a read-only file system, the store
-/// reads sessions, and each write fails. SQLite then requires that no process writes to the file,
-/// unless the file's `-shm` file exists. The database cannot be opened if its `-wal` file is not
-/// empty, because the log must first be written into the database.
+/// If the file cannot be written to, for example because it is on a read-only file system, the
+/// store reads sessions, and each write fails. SQLite then requires that no process writes to the
+/// file, unless the file's `-shm` file exists. The database cannot be opened if its `-wal` file is
+/// not empty, because the log must first be written into the database.
 ///
 /// If a commit fails, the store removes the transaction from the log. If this fails as well, for
 /// example because another connection is reading the log, the error's kind is

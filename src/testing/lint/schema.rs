@@ -8,8 +8,8 @@ use super::violations::{Violations, as_list};
 const STRICT_FORMATS: &[&str] =
     &["date-time", "time", "date", "duration", "email", "hostname", "ipv4", "ipv6", "uuid"];
 
-/// Checks the parameters of a function against the rules that `OpenAI` applies outside of strict mode,
-/// too.
+/// Checks the parameters of a function against the rules that `OpenAI` applies outside of strict
+/// mode, too.
 pub(super) fn check_openai_parameters(schema: &Value, of: &str, bad: &mut Violations) {
     let rejected = ["oneOf", "anyOf", "allOf", "enum", "not"];
     bad.require(rejected.iter().all(|keyword| schema.get(keyword).is_none())).or_push(
@@ -59,8 +59,8 @@ pub(super) fn check_anthropic_output(schema: &Value, place: &str, bad: &mut Viol
     }
 }
 
-/// Checks a schema in Gemini's `parametersJsonSchema` and `responseJsonSchema` fields, which support
-/// only some keywords of JSON Schema,
+/// Checks a schema in Gemini's `parametersJsonSchema` and `responseJsonSchema` fields, which
+/// support only some keywords of JSON Schema,
 /// <https://ai.google.dev/api/generate-content#FIELDS.response_json_schema>.
 pub(super) fn check_gemini_json_schema(schema: &Value, place: &str, bad: &mut Violations) {
     check_gemini_keywords(schema, schema, place, bad);

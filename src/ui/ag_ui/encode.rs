@@ -546,9 +546,9 @@ impl AgUiEncoder {
     }
 }
 
-/// Returns the interrupts of a run that ended with pending calls. If any pending call awaits approval
-/// or belongs to a sub-agent, there is an interrupt for each pending call. Otherwise, all of them are
-/// calls to the client's tools, and there is no interrupt.
+/// Returns the interrupts of a run that ended with pending calls. If any pending call awaits
+/// approval or belongs to a sub-agent, there is an interrupt for each pending call. Otherwise, all
+/// of them are calls to the client's tools, and there is no interrupt.
 pub(super) fn interrupts(
     pending: &[PendingCall],
     is_approval: impl Fn(&PendingCall) -> bool,

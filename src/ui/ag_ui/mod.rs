@@ -1,7 +1,8 @@
 //! Supports AG-UI 1.0, a protocol between agents and front ends.
 //!
-//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run's events to the client.
-//! The protocol is described at <https://docs.ag-ui.com>, and its schema is at
+//! [`RunRequest`] parses the `RunAgentInput` that a client posts, and [`AgUi`] sends the run's
+//! events to the client. The protocol is described at <https://docs.ag-ui.com>, and its schema is
+//! at
 //! <https://ag-ui.com/spec/1.0/schema.json>.
 //!
 //! | in the run | events |
@@ -37,7 +38,8 @@ pub use settings::AgUi;
 use crate::ui::request::RequestError;
 use crate::ui::response::Response;
 
-/// Creates the response to a rejected request: a status, and a body that contains `code` and `message`.
+/// Creates the response to a rejected request: a status, and a body that contains `code` and
+/// `message`.
 pub fn refuse(error: &RequestError) -> Response<String> {
     let body = serde_json::json!({ "code": error.status(), "message": error.to_string() });
     Response::of_text(error.status(), "application/json", body.to_string())

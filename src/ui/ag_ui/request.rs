@@ -14,8 +14,9 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 
 /// A `RunAgentInput`, the request that a client sends.
 ///
-/// The request's message list is not used as the history, because the session stores the history. From the end of the
-/// list, this crate uses only the user messages and the results of the client's own tools.
+/// The request's message list is not used as the history, because the session stores the history.
+/// From the end of the list, this crate uses only the user messages and the results of the client's
+/// own tools.
 ///
 /// ```
 /// use turnstream::Agent;
@@ -56,11 +57,11 @@ pub struct RunRequest {
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
 pub enum ClientAction {
-    /// The user sent messages. Pass these messages to [`Session::run`] as the input. Starting the run gives any pending
-    /// calls an interrupted result.
+    /// The user sent messages. Pass these messages to [`Session::run`] as the input. Starting the
+    /// run gives any pending calls an interrupted result.
     Run(Vec<Item>),
-    /// The client answered pending calls, or asked to continue an interrupted run. Pass these verdicts to
-    /// [`Session::resume`].
+    /// The client answered pending calls, or asked to continue an interrupted run. Pass these
+    /// verdicts to [`Session::resume`].
     Resume(Vec<(PendingCall, Verdict)>),
 }
 
@@ -172,8 +173,8 @@ impl RunRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error with a one-line message if the body is not JSON, does not match the schema, is too large, or
-    /// has content that is not [allowed](ClientLimits).
+    /// Returns an error with a one-line message if the body is not JSON, does not match the schema,
+    /// is too large, or has content that is not [allowed](ClientLimits).
     pub fn parse(
         content_type: Option<&str>,
         body: &[u8],
@@ -218,7 +219,8 @@ impl RunRequest {
         Ok(Self { input, instructions, user_items, results })
     }
 
-    /// Returns the conversation's id. The client chooses the id, so check that the user may access this conversation.
+    /// Returns the conversation's id. The client chooses the id, so check that the user may access
+    /// this conversation.
     pub fn thread_id(&self) -> &str {
         &self.input.thread_id
     }
@@ -233,7 +235,8 @@ impl RunRequest {
         self.input.parent_run_id.as_deref()
     }
 
-    /// Returns the state that the client shares with the app, or `null` if the client sent no state.
+    /// Returns the state that the client shares with the app, or `null` if the client sent no
+    /// state.
     pub fn state(&self) -> &Value {
         &self.input.state
     }
@@ -243,7 +246,8 @@ impl RunRequest {
         &self.input.context
     }
 
-    /// Returns the properties that the client forwards to the app, or `null` if the client sent no properties.
+    /// Returns the properties that the client forwards to the app, or `null` if the client sent no
+    /// properties.
     pub fn forwarded_props(&self) -> &Value {
         &self.input.forwarded_props
     }
@@ -258,12 +262,13 @@ impl RunRequest {
         &self.input.messages
     }
 
-    /// Adds the client's tools to the agent's own tools. The client itself runs its tools, so calls to the client's
-    /// tools remain pending.
+    /// Adds the client's tools to the agent's own tools. The client itself runs its tools, so calls
+    /// to the client's tools remain pending.
     ///
     /// # Errors
     ///
-    /// Returns an error with status 400 if a tool's name is invalid or already taken, or its schema is invalid.
+    /// Returns an error with status 400 if a tool's name is invalid or already taken, or its schema
+    /// is invalid.
     pub fn add_client_tools(&self, agent: &Agent) -> Result<Agent, RequestError> {
         let refused = |message: String| RequestError::new(400, message);
         let mut agent = agent.clone();
@@ -280,17 +285,19 @@ impl RunRequest {
         Ok(agent)
     }
 
-    /// Checks the request against this session and returns the action that the client requests. `agent` must include
-    /// the [client's tools](Self::add_client_tools).
+    /// Checks the request against this session and returns the action that the client requests.
+    /// `agent` must include the [client's tools](Self::add_client_tools).
     ///
-    /// A call's name and arguments are taken from the session, not from the client. Each entry in `resume` must name a
-    /// pending call. Each tool message must name a pending call to an [external](Tool::external) tool.
+    /// A call's name and arguments are taken from the session, not from the client. Each entry in
+    /// `resume` must name a pending call. Each tool message must name a pending call to an
+    /// [external](Tool::external) tool.
     ///
     /// # Errors
     ///
-    /// Returns an error with status 409 if no call is waiting for the answers, if some waiting calls were not answered,
-    /// or if the request contains both answers to waiting calls and a new message: a run starts either with the answers
-    /// or with the message. Returns an error with status 400 if the request contains no input.
+    /// Returns an error with status 409 if no call is waiting for the answers, if some waiting
+    /// calls were not answered, or if the request contains both answers to waiting calls and a new
+    /// message: a run starts either with the answers or with the message. Returns an error with
+    /// status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<ClientAction, RequestError> {
         let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
         match session.state() {

@@ -45,23 +45,26 @@ pub struct AgUi {
 }
 
 impl AgUi {
-    /// Creates the settings for answering a request. By default, message ids are derived from the run's id, a
-    /// keep-alive comment is sent after 15 seconds of inactivity, and error messages are hidden.
+    /// Creates the settings for answering a request. By default, message ids are derived from the
+    /// run's id, a keep-alive comment is sent after 15 seconds of inactivity, and error messages
+    /// are hidden.
     pub fn new(request: &RunRequest) -> Self {
         let encoder = AgUiEncoder::new(request);
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
     }
 
-    /// Derives message ids from the session, in the form `{session}:{number}`. For a turn's message, `number` is the
-    /// number of the turn's first entry. For a result or a user message, `number` is the number of the entry that
-    /// contains the result or the message. The message ids of sub-agents are derived from the run's id.
+    /// Derives message ids from the session, in the form `{session}:{number}`. For a turn's
+    /// message, `number` is the number of the turn's first entry. For a result or a user message,
+    /// `number` is the number of the entry that contains the result or the message. The message ids
+    /// of sub-agents are derived from the run's id.
     pub fn with_session(mut self, session: &Session) -> Self {
         self.encoder.session = Some(session.clone());
         self
     }
 
-    /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15 seconds, and `None`
-    /// disables the comments. Sending the comments requires a tokio runtime with timers.
+    /// Sets how long the stream may be idle before a keep-alive comment is sent. The default is 15
+    /// seconds, and `None` disables the comments. Sending the comments requires a tokio runtime
+    /// with timers.
     pub fn with_keep_alive(mut self, every: impl Into<Option<Duration>>) -> Self {
         self.keep_alive = every.into();
         self
@@ -119,7 +122,8 @@ impl AgUi {
         Ok(messages.read(session.entries().await?, &session.state(), agent))
     }
 
-    /// Creates a response that streams a run's events up to [`Finished`](Event::Finished) or the first error.
+    /// Creates a response that streams a run's events up to [`Finished`](Event::Finished) or the
+    /// first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,

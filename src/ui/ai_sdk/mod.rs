@@ -1,7 +1,8 @@
 //! Supports the AI SDK's UI message stream, which `useChat` reads.
 //!
-//! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses requests from `DefaultChatTransport`. The
-//! chunks match versions 5, 6 and 7 of the `ai` package; see [`Version`]. The format is described at
+//! [`AiSdk`] sends a run as one assistant message, and [`ChatRequest`] parses requests from
+//! `DefaultChatTransport`. The chunks match versions 5, 6 and 7 of the `ai` package; see
+//! [`Version`]. The format is described at
 //! <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
 //!
 //! In addition to the model's text and calls, the message contains these parts:
@@ -16,20 +17,22 @@
 //! | `data-steer` | steering input; not for version 7 |
 //! | `data-retry`, `data-compacted` | a request is sent again, or the history was compacted; not part of the message |
 //!
-//! Encrypted reasoning, the text deltas of sub-agents, items that hooks added, and tool results that are meant only for
-//! the model are not sent.
+//! Encrypted reasoning, the text deltas of sub-agents, items that hooks added, and tool results
+//! that are meant only for the model are not sent.
 //!
-//! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested on the tool call that
-//! started the sub-agent. The answer applies to all of the sub-agent's calls for which approval was requested then. If
-//! the sub-agent makes another call, approval is requested again, and the earlier answer does not apply.
+//! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested
+//! on the tool call that started the sub-agent. The answer applies to all of the sub-agent's calls
+//! for which approval was requested then. If the sub-agent makes another call, approval is
+//! requested again, and the earlier answer does not apply.
 //!
-//! Version 5 clients, which do not support approvals, receive `data-approval` instead of an approval request. The app
-//! posts the answer in this form: `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`.
-//! [`ChatRequest`] accepts `approvals` from clients of any version. With `approvals`, an app can answer each of a
+//! Version 5 clients, which do not support approvals, receive `data-approval` instead of an
+//! approval request. The app posts the answer in this form:
+//! `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts
+//! `approvals` from clients of any version. With `approvals`, an app can answer each of a
 //! sub-agent's calls separately.
 //!
-//! When a user reopens a page, load the session's messages with [`AiSdk::load_messages`]. If the client sends a `GET`
-//! request to resume a stream, respond with [`AiSdk::respond_to_resume`].
+//! When a user reopens a page, load the session's messages with [`AiSdk::load_messages`]. If the
+//! client sends a `GET` request to resume a stream, respond with [`AiSdk::respond_to_resume`].
 
 mod approval_group;
 mod chunk;

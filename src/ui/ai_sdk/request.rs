@@ -243,8 +243,9 @@ impl ChatRequest {
     ///
     /// A call's name and arguments are taken from the session, not from the client. An approval
     /// must name the approval id of a pending call or, on the tool call that runs a sub-agent, the
-    /// approval ids of all of the sub-agent's pending calls. A result must name a pending call to an [external](Tool::external)
-    /// tool. Other answers are ignored, because clients also resend the answers to earlier calls.
+    /// approval ids of all of the sub-agent's pending calls. A result must name a pending call to
+    /// an [external](Tool::external) tool. Other answers are ignored, because clients also resend
+    /// the answers to earlier calls.
     ///
     /// # Errors
     ///

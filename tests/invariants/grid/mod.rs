@@ -156,7 +156,8 @@ impl CaseRun {
     }
 }
 
-/// By default, one case in this number is run. It shares no factor with the 10 cases of each first turn.
+/// By default, one case in this number is run. It shares no factor with the 10 cases of each first
+/// turn.
 const SAMPLE_STEP: usize = 7;
 
 /// Runs `check` on every case, with the number of polls until the case ends or hangs.

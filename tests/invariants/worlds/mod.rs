@@ -6,8 +6,8 @@
 //! So a disturbed run is checked only from the disturbance on, and disturbed only in the last turn
 //! of its script: before that turn, it is the world of a shorter script.
 //!
-//! By default, every [`SAMPLE_STEP`]th script is run, with each of its disturbances. All of them are
-//! run, in about two minutes of CPU time with optimizations, with
+//! By default, every [`SAMPLE_STEP`]th script is run, with each of its disturbances. All of them
+//! are run, in about two minutes of CPU time with optimizations, with
 //!
 //! ```text
 //! TURNSTREAM_CASES=all cargo test --test invariants worlds -- --nocapture

@@ -9,7 +9,8 @@ use crate::provider::effort_names::EffortNames;
 use crate::provider::schema::{json_instruction, to_anthropic_output_schema};
 use crate::request::{Effort, Options, Output, Reasoning, ToolChoice, ToolNames};
 
-/// The value of `max_tokens` for requests that do not set a limit, because the API requires a value.
+/// The value of `max_tokens` for requests that do not set a limit, because the API requires a
+/// value.
 const DEFAULT_MAX_TOKENS: u32 = 8192;
 
 /// The minimum thinking budget, in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
@@ -69,14 +70,15 @@ struct BlockBinding {
 /// The beta feature that enables `block_binding`.
 pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-01";
 
-/// Parts of the names of the models that think only on request. For such a model, setting `thinking` in order to
-/// control earlier thinking blocks would also turn thinking on. Newer models think by default.
+/// Parts of the names of the models that think only on request. For such a model, setting
+/// `thinking` in order to control earlier thinking blocks would also turn thinking on. Newer models
+/// think by default.
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
 impl Settings {
-    /// Derives the settings from a request's options. `has_tools` specifies whether the request body declares any
-    /// tools.
+    /// Derives the settings from a request's options. `has_tools` specifies whether the request
+    /// body declares any tools.
     pub(super) fn from_options(
         options: &Options,
         has_tools: bool,
@@ -165,10 +167,11 @@ impl Settings {
     }
 }
 
-/// Returns an error if any option is set that the API does not accept together with thinking. The API reports that
-/// "`temperature` may only be set to 1 when thinking is enabled or in adaptive mode", "`top_k` must be unset", and
-/// "`top_p` must be greater than or equal to 0.95 or unset". The API does not accept a forced tool call together with a
-/// thinking budget, because only "adaptive thinking supports forced tool use".
+/// Returns an error if any option is set that the API does not accept together with thinking. The
+/// API reports that "`temperature` may only be set to 1 when thinking is enabled or in adaptive
+/// mode", "`top_k` must be unset", and "`top_p` must be greater than or equal to 0.95 or unset".
+/// The API does not accept a forced tool call together with a thinking budget, because only
+/// "adaptive thinking supports forced tool use".
 fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Result<(), Error> {
     let budget = match reasoning {
         None | Some(Reasoning::Off) => return Ok(()),

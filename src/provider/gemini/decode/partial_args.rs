@@ -1,4 +1,5 @@
-//! Assembles arguments from pieces that each contain a path and a value. Vertex AI streams arguments in this format:
+//! Assembles arguments from pieces that each contain a path and a value. Vertex AI streams
+//! arguments in this format:
 //! <https://docs.cloud.google.com/vertex-ai/generative-ai/docs/multimodal/function-calling#streaming-fc>.
 
 use std::collections::BTreeSet;
@@ -12,11 +13,12 @@ use crate::item::{MAX_JSON_VALUES, from_bounded_json};
 use crate::provider::failure::protocol_error;
 use crate::provider::ordered_fields::OrderedFields;
 
-/// The maximum nesting depth of arguments. Arguments that are nested more deeply could not be parsed again.
+/// The maximum nesting depth of arguments. Arguments that are nested more deeply could not be
+/// parsed again.
 const MAX_DEPTH: usize = 100;
 
-/// The upper bound for exact integers. All integers below this value can be represented exactly by a double, the API's
-/// number type.
+/// The upper bound for exact integers. All integers below this value can be represented exactly by
+/// a double, the API's number type.
 const MAX_EXACT_INTEGER: f64 = 9_007_199_254_740_992.0;
 
 /// The arguments received so far for a call.
@@ -48,8 +50,8 @@ impl PartialArguments {
         Ok(())
     }
 
-    /// Stores the next piece of the arguments at its path. A string may be split into several pieces: `willContinue` is
-    /// "Whether this is not the last part of the same `json_path`".
+    /// Stores the next piece of the arguments at its path. A string may be split into several
+    /// pieces: `willContinue` is "Whether this is not the last part of the same `json_path`".
     ///
     /// Returns an error for any malformed piece, because partially known arguments cannot be used.
     pub(super) fn push(&mut self, piece: &RawValue) -> Result<(), Error> {
@@ -163,8 +165,8 @@ fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
     }
 }
 
-/// Converts a double with an integral value to an integer, because the API sends integers as doubles. Returns `None` if
-/// the number is not a finite double.
+/// Converts a double with an integral value to an integer, because the API sends integers as
+/// doubles. Returns `None` if the number is not a finite double.
 fn normalize_number(number: &Number) -> Option<Number> {
     match (number.as_i64(), number.as_u64(), number.as_f64()?) {
         (Some(whole), ..) => Some(whole.into()),

@@ -36,14 +36,14 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
 /// because the provider caches automatically.
 ///
-/// If the history ends with a turn that the provider has paused, the request continues this turn: it
-/// repeats the contents that precede the turn, together with the turn's `continuationToken`.
+/// If the history ends with a turn that the provider has paused, the request continues this turn:
+/// it repeats the contents that precede the turn, together with the turn's `continuationToken`.
 ///
 /// # Errors
 ///
-/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the request is empty.
-/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`, `metadata`,
-/// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the
+/// request is empty. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`,
+/// `metadata`, `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let names = request.tools.names_for(TOOL_NAME_RULE);
