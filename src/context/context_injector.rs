@@ -106,7 +106,7 @@ pub struct ContextInjector {
     /// The maximum number of tokens of text that are added.
     pub max_tokens: u64,
     /// The function that returns the candidates for a history, with the most important first.
-    pub candidates: Arc<dyn Fn(&History) -> Vec<ContextCandidate> + Send + Sync>,
+    pub candidates: Arc<CandidatesFn>,
     /// The constraints, which are added as text before the summary and the candidates; empty by
     /// default.
     pub constraints: String,
@@ -122,8 +122,11 @@ pub struct ContextInjector {
     pub counter: Arc<dyn CountTokens>,
     /// A function that is called with each selection before the request is sent; it must return
     /// quickly.
-    pub on_selection: Option<Arc<dyn Fn(&ContextSelection) + Send + Sync>>,
+    pub on_selection: Option<Arc<SelectionFn>>,
 }
+
+type CandidatesFn = dyn Fn(&History) -> Vec<ContextCandidate> + Send + Sync;
+type SelectionFn = dyn Fn(&ContextSelection) + Send + Sync;
 
 impl ContextInjector {
     /// Creates an injector that adds at most `max_tokens` tokens of text. The text is selected from

@@ -86,7 +86,7 @@ impl Lane {
     fn turn_event(&mut self, stored: &mut KeptEvents, inner: &TurnEvent, event: &Arc<Event>) {
         match inner {
             TurnEvent::TextDelta { index, text } => {
-                self.delta(stored, DeltaKey::Text(*index), text)
+                self.delta(stored, DeltaKey::Text(*index), text);
             }
             TurnEvent::RefusalDelta { index, text } => {
                 self.delta(stored, DeltaKey::Refusal(*index), text);

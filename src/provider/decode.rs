@@ -302,7 +302,7 @@ fn decode_frame(
 /// Returns an error if a frame has more than [`MAX_FRAME_VALUES`] values.
 #[inline]
 fn check_value_count(frame: Frame<'_>) -> Result<(), Error> {
-    // Almost all frames are too short to have so many.
+    // Almost all frames are too short to have that number of values.
     if frame.data.len() / 2 < MAX_FRAME_VALUES { Ok(()) } else { check_large_frame(frame.data) }
 }
 

@@ -122,13 +122,13 @@ impl RecordingParser {
                 (run, RecordingEntry::Event { event: event.into_owned(), is_vetoed })
             }
             RecordingLine::Request { owner: LineOwner::Run(run), request } => {
-                let entries = self.run_mut(run)?.entries.iter().rev();
-                let last = entries.filter_map(RecordingEntry::request).next();
+                let mut entries = self.run_mut(run)?.entries.iter().rev();
+                let last = entries.find_map(RecordingEntry::request);
                 let request = RecordedRequest::from_line(
                     *request,
                     last.unwrap_or(&RecordedRequest::default()),
                 )?;
-                (run, RecordingEntry::Request(request))
+                (run, RecordingEntry::Request(Box::new(request)))
             }
             RecordingLine::Value { run, value } => (run, RecordingEntry::from(value)),
             RecordingLine::TurnFailed { owner: LineOwner::Run(run), error } => {

@@ -20,7 +20,7 @@ pub(super) enum RecordingEntry {
         event: Event,
         is_vetoed: bool,
     },
-    Request(RecordedRequest),
+    Request(Box<RecordedRequest>),
     /// The value of an effect, and the effect's number among the effects of the same kind since the
     /// last event.
     Value {
@@ -44,7 +44,7 @@ impl RecordingEntry {
     /// Returns the request, if the entry is a request.
     pub(super) fn request(&self) -> Option<&RecordedRequest> {
         match self {
-            Self::Request(request) => Some(request),
+            Self::Request(request) => Some(&**request),
             Self::Event { .. } | Self::Value { .. } | Self::TurnError(_) | Self::LoopEnd(_) => None,
         }
     }

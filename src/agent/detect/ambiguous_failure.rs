@@ -50,7 +50,7 @@ impl Default for AmbiguousFailure {
 }
 
 impl AmbiguousFailure {
-    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
+    pub(super) fn detect(self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
             let before = earlier.iter().flat_map(|iteration| &iteration.calls);

@@ -21,8 +21,8 @@ const MAX_MERGED_PARTS: usize = 1_000;
 const TYPES: &[&str] = &["object", "array", "string", "number", "integer", "boolean", "null"];
 
 /// The formats that JSON Schema defines,
-/// <https://json-schema.org/draft/2020-12/json-schema-validation#section-7.3>. Other formats, such as
-/// the `uint64` and `float` of Rust's number types, are unknown to vendors.
+/// <https://json-schema.org/draft/2020-12/json-schema-validation#section-7.3>. Other
+/// formats, such as the `uint64` and `float` of Rust's number types, are unknown to vendors.
 const FORMATS: &[&str] = &[
     "date-time",
     "date",
