@@ -300,7 +300,7 @@ mod tests {
         let event = json!({ "type": "text_delta", "index": 0, "text": "Hi" });
         let event = serde_json::from_value(event).unwrap();
         let error = || Error::new(ErrorKind::Overloaded, "overloaded");
-        let limit = Some(Duration::from_secs(60));
+        let limit = Some(Duration::from_mins(1));
         let results = [
             (EffectKind::StopReview, StepResult::Value(json!({ "kind": "block" }).into())),
             (EffectKind::Step, StepResult::Failed(error())),

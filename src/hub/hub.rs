@@ -161,7 +161,7 @@ impl Hub {
     /// or has not sent a heartbeat for a few seconds. To continue a lost run's work, first
     /// [claim](Self::claim_lost_run) the run, and then call
     /// [`Session::resume`](crate::session::Session::resume). If the log has no
-    /// [directory](EventLog::directory), the returned list is empty.
+    /// [directory](crate::hub::EventLog::directory), the returned list is empty.
     ///
     /// A lost run is listed until the next run for the same key starts. If the log itself loses its
     /// data, the previously lost runs are no longer listed. To find runs that are not listed, look

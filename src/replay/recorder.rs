@@ -86,7 +86,7 @@ impl Recorder {
     ///
     /// # Errors
     ///
-    /// Returns [`Store`](ErrorKind::Store) if the file cannot be created.
+    /// Returns [`Store`](crate::ErrorKind::Store) if the file cannot be created.
     pub fn to_file(path: impl AsRef<Path>) -> Result<Self, Error> {
         Ok(Self::to_sink(LineSink::create(path.as_ref())?))
     }

@@ -10,6 +10,7 @@ fn the_postgres_tables_have_their_stored_schema() {
 
 #[cfg(feature = "sqlite")]
 mod sqlite {
+    use std::fmt::Write;
     use std::{env, fs, process};
 
     use futures::executor::block_on;
@@ -25,10 +26,13 @@ mod sqlite {
             .prepare("SELECT sql FROM sqlite_schema WHERE sql IS NOT NULL ORDER BY rowid")
             .unwrap();
         let rows = query.query_map((), |row| row.get::<_, String>(0)).unwrap();
-        let mut text: String = rows.map(|sql| format!("{};\n", sql.unwrap())).collect();
+        let mut text = String::new();
+        for sql in rows {
+            writeln!(text, "{};", sql.unwrap()).unwrap();
+        }
         for name in ["application_id", "user_version"] {
             let value: i64 = database.pragma_query_value(None, name, |row| row.get(0)).unwrap();
-            text += &format!("PRAGMA {name} = {value};\n");
+            writeln!(text, "PRAGMA {name} = {value};").unwrap();
         }
         text
     }

@@ -99,8 +99,12 @@ fn segments() -> BTreeMap<String, String> {
 fn commands_are_written_in_their_stored_format() {
     let mut text = String::new();
     let mut push = |line: String| writeln!(text, "{line}").unwrap();
-    commands().iter().for_each(|command| push(serde_json::to_string(command).unwrap()));
-    queues().iter().for_each(|queue| push(serde_json::to_string(queue).unwrap()));
+    for command in commands() {
+        push(serde_json::to_string(&command).unwrap());
+    }
+    for queue in queues() {
+        push(serde_json::to_string(&queue).unwrap());
+    }
     assert_written("durable_commands.jsonl", &text);
 }
 

@@ -136,7 +136,7 @@ fn agent_with_tool_source() -> Agent {
     struct Source;
 
     impl ToolSource for Source {
-        fn name(&self) -> &str {
+        fn name(&self) -> &'static str {
             "weather"
         }
 

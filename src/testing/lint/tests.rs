@@ -95,7 +95,7 @@ fn anthropic_requires_server_tool_results_before_the_next_user_message() {
     let used = |id: &str| json!({ "type": "server_tool_use", "id": id, "name": "web_search" });
     let found = |id: &str| json!({ "type": "web_search_tool_result", "tool_use_id": id });
     let text_block = || json!({ "type": "text", "text": "x" });
-    let user = |content: Value| json!({ "role": "user", "content": content });
+    let message = |content: Value| json!({ "role": "user", "content": content });
     let wrote = |blocks: Vec<Value>| json!({ "role": "assistant", "content": blocks });
     let body = json!({
         "model": "claude", "max_tokens": 4096,
@@ -103,21 +103,21 @@ fn anthropic_requires_server_tool_results_before_the_next_user_message() {
             { "type": "web_search_20260209", "name": "web_search" },
             { "name": "add", "input_schema": { "type": "object" } },
         ],
-        "messages": [user(json!("x")), wrote(vec![text_block(), used("s1")])],
+        "messages": [message(json!("x")), wrote(vec![text_block(), used("s1")])],
     });
     let checker = Door(anthropic, body);
     // The turn may have paused.
     checker.passes(&[]);
     let without = "server tool use with id 's1' was found without a corresponding";
-    checker.refuses(&[("/messages/2", user(json!("y")))], without);
-    checker.refuses(&[("/messages/2", user(json!([text_block()])))], without);
-    checker.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", user(json!("y")))]);
+    checker.refuses(&[("/messages/2", message(json!("y")))], without);
+    checker.refuses(&[("/messages/2", message(json!([text_block()])))], without);
+    checker.passes(&[("/messages/1/content/2", found("s1")), ("/messages/2", message(json!("y")))]);
     let stray = "unexpected `tool_use_id` found in `web_search_tool_result` blocks: s2";
     checker.refuses(&[("/messages/1/content/2", found("s2"))], stray);
     // Results of other tools may come before the server tool's result.
     let call = json!({ "type": "tool_use", "id": "a", "name": "add", "input": {} });
     let result = || json!({ "type": "tool_result", "tool_use_id": "a", "content": "3" });
-    let answered = [("/messages/1/content/2", call), ("/messages/2", user(json!([result()])))];
+    let answered = [("/messages/1/content/2", call), ("/messages/2", message(json!([result()])))];
     checker.passes(&answered);
     let later = ("/messages/3", wrote(vec![found("s1"), text_block()]));
     checker.passes(&[&answered[..], &[later]].concat());
