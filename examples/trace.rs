@@ -42,7 +42,8 @@ fn print_trace() -> Result<(), Box<dyn std::error::Error>> {
     for step in read_jsonl(from) {
         let step = step?;
         match whole {
-            true => writeln!(out, "{}", serde_json::to_string_pretty(&step)?)?,
+            // The arguments of calls are indented too.
+            true => writeln!(out, "{:#}", serde_json::to_value(&step)?)?,
             false => writeln!(out, "{}", summary(&step))?,
         }
     }
