@@ -271,7 +271,7 @@ impl Toolkit {
     ///
     /// let trace = agent.new_trace();
     /// agent.run("Roll a die").trace_to(&trace).for_each(|_| async {}).await;
-    /// assert!(trace.events()[0].to_string().contains("expected_outcome: \"a number\""));
+    /// assert!(trace.events()[0].to_string().contains("\"expected_outcome\":\"a number\""));
     /// # Ok(())
     /// # }
     /// ```

@@ -82,13 +82,17 @@ use session_tables::SessionTables;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
-/// // To store the sessions in a file, use `SqliteStore::open("sessions.db")?`.
-/// let store = SqliteStore::in_memory()?;
+/// # let folder = std::env::temp_dir().join(format!("sqlite-store-{}", std::process::id()));
+/// # std::fs::create_dir_all(&folder).unwrap();
+/// # let path = folder.join("sessions.db");
+/// let store = SqliteStore::open(path)?;
 /// store.append("chat", 0, vec![Item::user("Hi!").into()]).await?;
 /// store.fork("chat", 1, "another try").await?;
 ///
 /// let entries = store.load("another try", 0).await?.unwrap();
 /// assert_eq!(entries, [Item::user("Hi!").into()]);
+/// # drop(store);
+/// # std::fs::remove_dir_all(folder).unwrap();
 /// # Ok(())
 /// # }
 /// ```
