@@ -453,7 +453,7 @@ macro_rules! forward_handle_methods {
         pub fn tombstone(
             &self,
             positions: impl IntoIterator<Item = usize>,
-        ) -> Result<(), $crate::Error> {
+        ) -> Result<(), $crate::error::Error> {
             self.$($handle)+.tombstone(positions)
         }
 
@@ -465,7 +465,7 @@ macro_rules! forward_handle_methods {
         pub fn approve(
             &self,
             call: impl Into<$crate::item::PendingCall>,
-        ) -> Result<(), $crate::Error> {
+        ) -> Result<(), $crate::error::Error> {
             self.$($handle)+.approve(call)
         }
 
@@ -478,7 +478,7 @@ macro_rules! forward_handle_methods {
             &self,
             call: impl Into<$crate::item::PendingCall>,
             why: impl Into<String>,
-        ) -> Result<(), $crate::Error> {
+        ) -> Result<(), $crate::error::Error> {
             self.$($handle)+.deny(call, why)
         }
 

@@ -3,15 +3,9 @@
 
 use std::fmt;
 
-use futures::stream::BoxStream;
-
 use crate::error::catch_panic;
 use crate::request::ToolSpec;
-use crate::tool::{ToolContext, ToolUpdate};
-
-/// The stream of updates from a running tool. The stream is dropped after its first
-/// [`ToolUpdate::Output`].
-pub type UpdateStream = BoxStream<'static, ToolUpdate>;
+use crate::tool::{ToolContext, UpdateStream};
 
 /// A trait for implementing a [`Tool`](crate::Tool) that cannot be written as a closure. Every
 /// `Tool` is based on a `ToolHandler`, which provides its name and schema and prepares its calls.

@@ -74,9 +74,11 @@ mod unwrap_call;
 #[cfg(feature = "schemars")]
 pub use arguments::ToolArguments;
 pub use context::ToolContext;
-pub use handler::{PreparedCall, ToolHandler, UpdateStream};
+pub use handler::{PreparedCall, ToolHandler};
 pub(crate) use late_bound_tool::ListTools;
-pub use output::{IntoToolError, IntoToolOutput, IntoToolUpdates, Json, ToolOutput, ToolUpdate};
+pub use output::{
+    IntoToolError, IntoToolOutput, IntoToolUpdates, Json, ToolOutput, ToolUpdate, UpdateStream,
+};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 pub(crate) use run::{CallJournal, CallStart, CallsBegin, ProgressRedactor};

@@ -2,12 +2,13 @@
 
 use std::error::Error as StdError;
 
+use futures::stream::BoxStream;
 use futures::{StreamExt, stream};
 
 use crate::error::{Error, ErrorKind, format_source_chain};
 use crate::event::Event;
 use crate::item::{self, Content, Part, ResultKind, ToolCall, ToolResult};
-use crate::tool::{Suspension, UpdateStream};
+use crate::tool::Suspension;
 
 /// An update from a running tool. A stream of updates consists of any number of `Progress` and
 /// `NestedEvent` updates, followed by a single `Output`. If the tool is a sub-agent that is waiting
@@ -102,6 +103,10 @@ pub trait IntoToolOutput {
     /// Converts the value into a tool's output.
     fn into_tool_output(self) -> ToolOutput;
 }
+
+/// The stream of updates from a running tool. The stream is dropped after its first
+/// [`ToolUpdate::Output`].
+pub type UpdateStream = BoxStream<'static, ToolUpdate>;
 
 /// A trait for values that the future of a tool's closure can return: an
 /// [output](IntoToolOutput), which becomes the call's result, or an [`UpdateStream`], which reports
