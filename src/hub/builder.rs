@@ -7,12 +7,12 @@ use std::time::Duration;
 use crate::env::{Ids, SystemIds};
 use crate::hub::command_inbox::CommandInbox;
 use crate::hub::event_log::EventLog;
-use crate::hub::hub::Hub;
 use crate::hub::memory_inbox::MemoryInbox;
 use crate::hub::memory_log::MemoryLog;
 use crate::hub::settings::{LogOutage, Unattended};
 
-/// Configures a [`Hub`] before it is created. Returned by [`Hub::builder`].
+/// Configures a [`Hub`](crate::hub::Hub) before it is created. Returned by
+/// [`Hub::builder`](crate::hub::Hub::builder).
 ///
 /// By default, the hub keeps its logs and inboxes in this process's memory, a log keeps at least
 /// the last 512 and at most the last 1,024 entries, readers that do not keep up are cut off, runs
@@ -30,7 +30,7 @@ use crate::hub::settings::{LogOutage, Unattended};
 /// ```
 #[derive(Clone)]
 #[must_use = "no hub is created before `build`"]
-pub struct HubBuilder(HubSettings);
+pub struct HubBuilder(pub(super) HubSettings);
 
 #[derive(Clone)]
 pub(super) struct HubSettings {
@@ -108,11 +108,6 @@ impl HubBuilder {
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.0.ids = Arc::new(ids);
         self
-    }
-
-    /// Creates the hub. Each call creates a separate hub.
-    pub fn build(self) -> Hub {
-        Hub::from_settings(self.0)
     }
 }
 

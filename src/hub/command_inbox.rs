@@ -5,9 +5,8 @@ use std::fmt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::agent::{InputReceipt, RefusedInput, RunHandle, queued_bytes};
+use crate::agent::{InputReceipt, RefusedInput, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::hub::command_json;
 use crate::hub::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
@@ -115,14 +114,6 @@ impl Command {
     /// Returns whether the command interrupts the run, with or without a reason.
     pub(crate) fn is_interrupt(&self) -> bool {
         matches!(self, Self::Interrupt | Self::InterruptWithReason(_))
-    }
-
-    /// Returns the number of bytes of memory that the command takes, approximately.
-    pub(super) fn queued_bytes(&self) -> usize {
-        match self {
-            Self::Steer(items) | Self::FollowUp(items) => queued_bytes(items),
-            other => command_json::encode("", other.clone()).map_or(0, |json| json.len()),
-        }
     }
 
     /// Applies the command to the run that this handle controls.

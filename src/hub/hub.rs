@@ -58,6 +58,13 @@ impl Default for Hub {
     }
 }
 
+impl HubBuilder {
+    /// Creates the hub. Each call creates a separate hub.
+    pub fn build(self) -> Hub {
+        Hub::from_settings(self.0)
+    }
+}
+
 impl Hub {
     /// Creates a hub with the default settings, which keeps its logs and inboxes in this process's
     /// memory.

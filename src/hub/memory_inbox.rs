@@ -8,10 +8,11 @@ use futures::channel::{mpsc, oneshot};
 use futures::future::{BoxFuture, FutureExt, ready};
 use futures::stream::{BoxStream, StreamExt};
 
-use crate::agent::InputReceipt;
+use crate::agent::{InputReceipt, queued_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::hub::NotRunning;
 use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
+use crate::hub::command_json;
 use crate::lock::lock_ignoring_poison;
 
 /// The maximum number of commands that can be queued for a busy run.
@@ -54,7 +55,7 @@ impl MemoryInbox {
     ) -> Result<InputReceipt, Error> {
         let not_running = || Error::from(NotRunning { run: run.to_owned() });
         let (answer, answered) = oneshot::channel();
-        let (is_interrupt, bytes) = (command.is_interrupt(), command.queued_bytes());
+        let (is_interrupt, bytes) = (command.is_interrupt(), command_bytes(&command));
         let command = SentCommand::new(id.clone(), command, |done| {
             let _ = answer.send(done);
         });
@@ -84,6 +85,14 @@ impl MemoryInbox {
         }
         answered.await.map_err(|_| not_running())??;
         Ok(InputReceipt { id })
+    }
+}
+
+/// Returns the number of bytes of memory that a command takes, approximately.
+fn command_bytes(command: &Command) -> usize {
+    match command {
+        Command::Steer(items) | Command::FollowUp(items) => queued_bytes(items),
+        other => command_json::encode("", other.clone()).map_or(0, |json| json.len()),
     }
 }
 

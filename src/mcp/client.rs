@@ -114,6 +114,14 @@ struct BuiltTools {
     untrusted: Arc<[String]>,
 }
 
+impl ClientBuilder {
+    /// Creates the client, which connects on first use. Each client that is created with this
+    /// method has a connection of its own.
+    pub fn build(self) -> Client {
+        Client::from_shared(self.into_shared())
+    }
+}
+
 impl Client {
     /// Configures a client for a server that runs as a process on this machine.
     pub fn stdio(command: ServerCommand) -> ClientBuilder {

@@ -12,15 +12,16 @@ use crate::agent::Agent;
 #[cfg(doc)]
 use crate::error::ErrorKind;
 use crate::http::{Credential, HttpClient};
-use crate::mcp::client::Client;
 use crate::mcp::content::MediaParts;
 use crate::mcp::endpoint::{Endpoint, HttpEndpoint};
 use crate::mcp::limits::Limits;
 use crate::mcp::questions::{Answerers, Elicitation, ElicitationAnswer};
 use crate::mcp::shared_client::{AcceptedDefinitions, Settings, SharedClient};
 
-/// Configures a [`Client`] before it connects. Returned by [`Client::stdio`], [`Client::http`],
-/// [`Client::streams`] and [`Client::from_json`].
+/// Configures a [`Client`](crate::mcp::Client) before it connects. Returned by
+/// [`Client::stdio`](crate::mcp::Client::stdio), [`Client::http`](crate::mcp::Client::http),
+/// [`Client::streams`](crate::mcp::Client::streams) and
+/// [`Client::from_json`](crate::mcp::Client::from_json).
 ///
 /// ```
 /// use turnstream::mcp::{Client, MediaParts, ServerCommand};
@@ -148,10 +149,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the accepted tool definitions. `known` is a value that [`Client::fingerprints`]
-    /// returned, for example in an earlier process. If a tool is missing from `known` or its
-    /// definition has a different fingerprint, calls to the tool require approval, even if the tool
-    /// is allowed.
+    /// Sets the accepted tool definitions. `known` is a value that
+    /// [`Client::fingerprints`](crate::mcp::Client::fingerprints) returned, for example in an
+    /// earlier process. If a tool is missing from `known` or its definition has a different
+    /// fingerprint, calls to the tool require approval, even if the tool is allowed.
     pub fn with_fingerprints(mut self, known: &BTreeMap<String, String>) -> Self {
         let parsed = known.iter().filter_map(|(name, fingerprint)| {
             Some((name.clone(), u128::from_str_radix(fingerprint, 16).ok()?))
@@ -165,10 +166,8 @@ impl ClientBuilder {
         &self.settings.name
     }
 
-    /// Creates the client, which connects on first use. Each client that is created with this
-    /// method has a connection of its own.
-    pub fn build(self) -> Client {
-        Client::from_shared(SharedClient::new(self.settings, self.accepted))
+    pub(super) fn into_shared(self) -> SharedClient {
+        SharedClient::new(self.settings, self.accepted)
     }
 
     fn http_endpoint(&mut self) -> Option<&mut HttpEndpoint> {

@@ -7,6 +7,7 @@
 
 mod blocked_claim;
 mod evidence_log;
+mod judge_claim;
 mod require_evidence;
 mod verdict;
 

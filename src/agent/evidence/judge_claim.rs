@@ -1,0 +1,87 @@
+//! Judges a model's claim by the evidence policy.
+
+use std::borrow::Cow;
+
+use futures::{FutureExt, future};
+
+use crate::agent::State;
+use crate::agent::evidence::{EvidenceLog, EvidenceVerdict, RequireEvidence, UnprovenReason};
+use crate::agent::hook::{Hook, HookFuture, StopDecision};
+use crate::turn::Turn;
+
+impl RequireEvidence {
+    /// Decides what the log's results prove under this policy; see [`EvidenceLog::verdict`].
+    pub fn verdict(&self, standing: &EvidenceLog) -> EvidenceVerdict {
+        standing.verdict_under(self)
+    }
+
+    /// If the turn's text says that the model is blocked, returns a description of what is missing.
+    /// The description is empty if the text does not say what is missing. Returns `None` if the
+    /// model is not blocked.
+    fn blocked_reason(&self, turn: &Turn) -> Option<String> {
+        (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
+    }
+
+    fn unproven_reason(&self, standing: &EvidenceLog) -> Option<UnprovenReason> {
+        let changed = standing.has_changes(self);
+        match self.verdict(standing) {
+            EvidenceVerdict::Proven(_) => None,
+            EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_)
+                if self.only_after_changes && !changed =>
+            {
+                None
+            }
+            EvidenceVerdict::NothingChanged => Some(UnprovenReason::default()),
+            EvidenceVerdict::Unproven(missing) => Some(missing),
+        }
+    }
+}
+
+/// Judges the model's claim each time the model stops.
+impl Hook for RequireEvidence {
+    fn name(&self) -> Cow<'_, str> {
+        "the evidence policy".into()
+    }
+
+    fn give_up_reason(&self, _: &State, turn: &Turn) -> Option<String> {
+        self.blocked_reason(turn).filter(|missing| !missing.is_empty())
+    }
+
+    fn judge_evidence(&self, state: &State) -> Option<EvidenceVerdict> {
+        Some(self.verdict(&state.evidence.log))
+    }
+
+    fn before_stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
+        let decision = match self.blocked_reason(turn) {
+            Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
+            Some(_) => StopDecision::RequireEvidence {
+                text: blocked_prompt(),
+                reason: NO_MISSING_ITEM_NAMED.to_owned(),
+            },
+            None => match self.unproven_reason(&state.evidence.log) {
+                None => StopDecision::Allow,
+                Some(missing) => StopDecision::RequireEvidence {
+                    text: unproven_prompt(&missing),
+                    reason: missing.to_string(),
+                },
+            },
+        };
+        future::ready(Ok(decision)).boxed()
+    }
+}
+
+const NO_MISSING_ITEM_NAMED: &str = "it says that it is blocked without naming what is missing";
+
+fn unproven_prompt(missing: &UnprovenReason) -> String {
+    format!(
+        "You have stopped, but nothing proves that you are done: {missing}. Run a check that passes \
+         and name it in your answer. If you cannot, answer with a first line `BLOCKED: ` and the \
+         smallest thing that is missing."
+    )
+}
+
+fn blocked_prompt() -> String {
+    "You say that you are blocked, but not by what. Answer with a first line `BLOCKED: ` and the \
+     smallest thing that is missing, or continue and end with a check that passes."
+        .to_owned()
+}
