@@ -29,5 +29,5 @@ elif ! diff -u "$listing" "$found"; then
     exit 1
 fi
 items=$(grep -rhE '^\s*pub (async |const )?(fn|struct|enum|trait|type|const|static|mod|macro)\b' src | wc -l)
-echo "public API: as listed, $(wc -l <"$listing") lines; $items items marked \`pub\` in src (at most 1600)"
-[ "$items" -le 1600 ]
+echo "public API: as listed, $(wc -l <"$listing") lines; $items items marked \`pub\` in src (at most 1545)"
+[ "$items" -le 1545 ]
