@@ -1,9 +1,9 @@
 //! A single attempt at a durable run.
 
 use std::collections::HashSet;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
-use std::{fmt, mem};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, poll_fn};
@@ -642,11 +642,4 @@ fn verdict_on<'a>(stored: &'a StoredCommand, call: &PendingCall) -> Option<&'a V
     }
 }
 
-impl fmt::Debug for Attempt {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attempt")
-            .field("session", &self.session)
-            .field("entries", &self.entries.len())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Attempt(it), session = it.session, entries = it.entries.len());

@@ -1,7 +1,6 @@
 //! The state that an attempt shares with its run.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::mem;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -680,11 +679,7 @@ impl BridgeState {
     }
 }
 
-impl fmt::Debug for Bridge {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Bridge").field("attempt", &self.attempt).finish_non_exhaustive()
-    }
-}
+impl_debug!(Bridge(it), attempt = it.attempt);
 
 fn mismatch(what: &str) -> Error {
     Error::new(ErrorKind::ReplayMismatch, format!("{what}: its code or its agent has changed"))

@@ -1,7 +1,6 @@
 //! An in-memory engine.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
@@ -346,11 +345,7 @@ impl Default for MemoryEngine {
     }
 }
 
-impl fmt::Debug for MemoryEngine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryEngine").field("position", &self.position).finish_non_exhaustive()
-    }
-}
+impl_debug!(MemoryEngine(it), position = it.position);
 
 fn json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
     RawJson::new(value).map_err(|error| {

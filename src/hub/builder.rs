@@ -1,6 +1,5 @@
 //! Configures a hub before the hub is created.
 
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -111,13 +110,10 @@ impl HubBuilder {
     }
 }
 
-impl fmt::Debug for HubBuilder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("HubBuilder")
-            .field("capacity", &self.0.capacity)
-            .field("unattended", &self.0.unattended)
-            .field("log_outage", &self.0.log_outage)
-            .field("keep_ended", &self.0.keep_ended)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    HubBuilder(it),
+    capacity = it.0.capacity,
+    unattended = it.0.unattended,
+    log_outage = it.0.log_outage,
+    keep_ended = it.0.keep_ended,
+);

@@ -1,7 +1,5 @@
 //! Commands that are sent to a run from outside, for example from another process.
 
-use std::fmt;
-
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
@@ -141,11 +139,4 @@ impl Command {
     }
 }
 
-impl fmt::Debug for SentCommand {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SentCommand")
-            .field("id", &self.id)
-            .field("command", &self.command)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(SentCommand(it), id = it.id, command = it.command);

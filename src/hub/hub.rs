@@ -1,6 +1,5 @@
 //! A hub, which executes runs independently of the readers that attach to them.
 
-use std::fmt;
 use std::future::poll_fn;
 use std::future::ready;
 use std::sync::Arc;
@@ -532,14 +531,6 @@ pub struct HubStats {
     pub oldest_reader: Option<Duration>,
 }
 
-impl fmt::Debug for Hub {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Hub").field("stats", &self.stats()).finish_non_exhaustive()
-    }
-}
+impl_debug!(Hub(it), stats = it.stats());
 
-impl fmt::Debug for RunOwner {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunOwner").field("run", &self.place.run).finish_non_exhaustive()
-    }
-}
+impl_debug!(RunOwner(it), run = it.place.run);

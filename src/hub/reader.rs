@@ -1,6 +1,5 @@
 //! Reads a single run.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -156,8 +155,4 @@ impl Drop for Reader {
     }
 }
 
-impl fmt::Debug for Reader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Reader").field("run", &self.run).finish_non_exhaustive()
-    }
-}
+impl_debug!(Reader(it), run = it.run);

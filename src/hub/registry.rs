@@ -1,7 +1,6 @@
 //! Tracks the runs in a hub.
 
 use std::collections::{BTreeMap, HashMap};
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 use std::task::{Context, Poll, Waker};
@@ -499,8 +498,4 @@ impl From<ShuttingDown> for Error {
     }
 }
 
-impl fmt::Debug for Registry {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Registry").field("runs", &self.lock().runs.len()).finish_non_exhaustive()
-    }
-}
+impl_debug!(Registry(it), runs = it.lock().runs.len());

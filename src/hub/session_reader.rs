@@ -1,6 +1,5 @@
 //! Reads a session across all of its runs.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -57,8 +56,4 @@ impl Stream for SessionReader {
     }
 }
 
-impl fmt::Debug for SessionReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionReader").field("session", &self.session).finish_non_exhaustive()
-    }
-}
+impl_debug!(SessionReader(it), session = it.session);

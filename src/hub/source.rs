@@ -1,6 +1,5 @@
 //! Event streams that a hub can run.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures::channel::mpsc;
@@ -122,11 +121,4 @@ impl From<SessionRun> for RunSource {
     }
 }
 
-impl fmt::Debug for RunSource {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunSource")
-            .field("history", &self.start.id())
-            .field("run_id", &self.run_id)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(RunSource(it), history = it.start.id(), run_id = it.run_id);

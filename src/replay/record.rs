@@ -1,7 +1,6 @@
 //! A provider that records requests and turns.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::pin::Pin;
@@ -140,16 +139,13 @@ impl Provider for Record {
     }
 }
 
-impl fmt::Debug for Record {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Record")
-            .field("model", &self.model())
-            .field("turns", &self.writer.turn_count())
-            .field("secrets", &self.masker.len())
-            .field("failure", &self.failure())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Record(it),
+    model = it.model(),
+    turns = it.writer.turn_count(),
+    secrets = it.masker.len(),
+    failure = it.failure(),
+);
 
 /// The output of a recording, which is shared by all turns.
 struct RecordWriter {

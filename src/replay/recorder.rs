@@ -1,6 +1,5 @@
 //! Records runs.
 
-use std::fmt;
 use std::io::Write;
 use std::path::Path;
 use std::sync::Arc;
@@ -180,8 +179,4 @@ impl Recorder {
     }
 }
 
-impl fmt::Debug for Recorder {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recorder").field("failure", &self.failure()).finish_non_exhaustive()
-    }
-}
+impl_debug!(Recorder(it), failure = it.failure());

@@ -185,14 +185,7 @@ impl From<ValueLine> for RecordingEntry {
     }
 }
 
-impl fmt::Debug for Recording {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Recording")
-            .field("events", &self.events().count())
-            .field("steps", &self.step_count())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Recording(it), events = it.events().count(), steps = it.step_count());
 
 /// Reads the text of a recording.
 pub(super) fn read_recording_file(path: &Path) -> Result<String, Error> {

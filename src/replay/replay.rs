@@ -1,6 +1,5 @@
 //! A provider that replays a recording.
 
-use std::fmt;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
 
@@ -162,11 +161,4 @@ impl Provider for Replay {
     }
 }
 
-impl fmt::Debug for Replay {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Replay")
-            .field("model", &self.model)
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Replay(it), model = it.model, remaining = it.remaining());

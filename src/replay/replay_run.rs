@@ -1,6 +1,5 @@
 //! Replays a recording.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
@@ -250,11 +249,4 @@ impl FusedStream for ReplayRun {
     }
 }
 
-impl fmt::Debug for ReplayRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ReplayRun")
-            .field("steps_played", &self.steps_played)
-            .field("is_terminated", &self.is_terminated)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(ReplayRun(it), steps_played = it.steps_played, is_terminated = it.is_terminated);

@@ -1,7 +1,6 @@
 //! Implements the world for a replay, which takes the results of effects from a recording.
 
 use std::collections::HashSet;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll};
@@ -363,10 +362,4 @@ impl PlayerState {
     }
 }
 
-impl fmt::Debug for RunPlayer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunPlayer")
-            .field("event_count", &self.lock().event_count)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(RunPlayer(it), event_count = it.lock().event_count);

@@ -1,7 +1,6 @@
 //! The world for a run that is being recorded.
 
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
@@ -258,8 +257,4 @@ fn is_default_json(json: &RawJson) -> bool {
     matches!(json.as_str(), "null" | "false" | "{}" | "[]")
 }
 
-impl fmt::Debug for RunLog {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RunLog").field("recorder", &self.recorder).finish_non_exhaustive()
-    }
-}
+impl_debug!(RunLog(it), recorder = it.recorder);

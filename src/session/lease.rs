@@ -1,7 +1,6 @@
 //! The exclusive right to run a session.
 
 use std::any::Any;
-use std::fmt;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
@@ -70,11 +69,7 @@ impl Lease {
     }
 }
 
-impl fmt::Debug for Lease {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Lease").field("epoch", &self.epoch).finish_non_exhaustive()
-    }
-}
+impl_debug!(Lease(it), epoch = it.epoch);
 
 /// The source of a [`Conflict`](ErrorKind::Conflict) error that is returned if another run, in this
 /// process or another process, holds the session's lease. The failed call wrote nothing and started

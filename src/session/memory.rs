@@ -1,7 +1,6 @@
 //! An in-memory store.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
@@ -196,10 +195,4 @@ impl StoredSession {
 
 impl_store_from_blocking!(MemoryStore);
 
-impl fmt::Debug for MemoryStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("MemoryStore")
-            .field("sessions", &self.sessions.lock_sessions().len())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(MemoryStore(it), sessions = it.sessions.lock_sessions().len());

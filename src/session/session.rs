@@ -1,6 +1,5 @@
 //! The handle to a session.
 
-use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 
 use futures::FutureExt;
@@ -365,11 +364,4 @@ pub(super) async fn catch_store_panic<T>(
     panic_to_error_async("the store", answer).await
 }
 
-impl fmt::Debug for Session {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Session")
-            .field("id", &self.id)
-            .field("version", &self.version())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(Session(it), id = it.id, version = it.version());

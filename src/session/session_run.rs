@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::collections::VecDeque;
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -142,11 +141,4 @@ impl FusedStream for SessionRun {
     }
 }
 
-impl fmt::Debug for SessionRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SessionRun")
-            .field("run", &self.run)
-            .field("finished", &self.outcome.is_some())
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(SessionRun(it), run = it.run, finished = it.outcome.is_some());

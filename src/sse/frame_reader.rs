@@ -1,7 +1,6 @@
 //! Finds the frames in the bytes of a response body.
 
 use std::collections::VecDeque;
-use std::fmt;
 use std::mem;
 use std::ops::Range;
 
@@ -336,15 +335,12 @@ impl FrameReader {
     }
 }
 
-/// Shows the state of the reader, but not the contents of its buffers.
-impl fmt::Debug for FrameReader {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FrameReader")
-            .field("max_frame_bytes", &self.max_frame_bytes.0)
-            .field("has_failed", &self.has_failed)
-            .field("carried", &self.carry.len())
-            .field("unread", &(self.chunk.len() - self.frame_start))
-            .field("queued_chunks", &self.queued_chunks.len())
-            .finish_non_exhaustive()
-    }
-}
+// Shows the state of the reader, but not the contents of its buffers.
+impl_debug!(
+    FrameReader(it),
+    max_frame_bytes = it.max_frame_bytes.0,
+    has_failed = it.has_failed,
+    carried = it.carry.len(),
+    unread = (it.chunk.len() - it.frame_start),
+    queued_chunks = it.queued_chunks.len(),
+);

@@ -1,6 +1,5 @@
 //! Enforces the contract for streams of turn events.
 
-use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll, ready};
 
@@ -192,8 +191,4 @@ impl Stream for TurnStream {
     }
 }
 
-impl fmt::Debug for TurnStream {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("TurnStream").finish_non_exhaustive()
-    }
-}
+impl_debug!(TurnStream);

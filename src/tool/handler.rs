@@ -1,8 +1,6 @@
 //! The trait that underlies every tool. A handler turns arguments into a call that is ready to
 //! start.
 
-use std::fmt;
-
 use crate::error::catch_panic;
 use crate::request::ToolSpec;
 use crate::tool::{ToolContext, UpdateStream};
@@ -91,11 +89,7 @@ impl Drop for PreparedCall {
     }
 }
 
-impl fmt::Debug for PreparedCall {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PreparedCall").finish_non_exhaustive()
-    }
-}
+impl_debug!(PreparedCall);
 
 /// A handler that consists of a spec and a function that prepares calls.
 pub(super) struct FnHandler<F> {

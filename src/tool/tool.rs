@@ -2,7 +2,6 @@
 
 use std::any::Any;
 use std::borrow::Cow;
-use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -327,11 +326,7 @@ impl Tool {
     }
 }
 
-impl fmt::Debug for Tool {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tool").field("name", &self.name()).finish_non_exhaustive()
-    }
-}
+impl_debug!(Tool(it), name = it.name());
 
 /// Checks the name and the schema in a spec, before any request is sent.
 pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {

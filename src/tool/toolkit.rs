@@ -2,7 +2,6 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::Duration;
@@ -152,7 +151,11 @@ impl Toolkit {
 
     /// Adds a tool to the toolkit.
     pub fn with_tool(self, tool: Tool) -> Self {
-        let tools = self.tools.iter().cloned().chain([tool]);
+        self.with_tools([tool])
+    }
+
+    pub(crate) fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
+        let tools = self.tools.iter().cloned().chain(tools);
         self.rebuild_with_tools(tools)
     }
 
@@ -427,14 +430,11 @@ impl Toolkit {
     }
 }
 
-impl fmt::Debug for Toolkit {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Toolkit")
-            .field("tools", &self.tools)
-            .field("max_concurrency", &self.max_concurrency)
-            .field("first_call_only", &self.first_call_only)
-            .field("dry_run", &self.is_dry_run)
-            .field("max_result_bytes", &self.max_result_bytes)
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    Toolkit(it),
+    tools = it.tools,
+    max_concurrency = it.max_concurrency,
+    first_call_only = it.first_call_only,
+    dry_run = it.is_dry_run,
+    max_result_bytes = it.max_result_bytes,
+);

@@ -1,6 +1,5 @@
 //! Passes the effects of a run to its world.
 
-use std::fmt;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -145,11 +144,7 @@ impl Effects {
     }
 }
 
-impl fmt::Debug for Effects {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Effects").field("run", &self.run_id).finish_non_exhaustive()
-    }
-}
+impl_debug!(Effects(it), run = it.run_id);
 
 #[cfg(test)]
 mod tests {

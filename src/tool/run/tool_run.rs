@@ -1,7 +1,6 @@
 //! Runs the calls in a turn.
 
 use std::collections::{HashSet, VecDeque};
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -566,12 +565,9 @@ impl FusedStream for ToolRun {
     }
 }
 
-impl fmt::Debug for ToolRun {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolRun")
-            .field("calls", &self.calls().count())
-            .field("waiting", &self.admission.awaiting_verdict().count())
-            .field("ended", &(self.stage == RunStage::Over))
-            .finish_non_exhaustive()
-    }
-}
+impl_debug!(
+    ToolRun(it),
+    calls = it.calls().count(),
+    waiting = it.admission.awaiting_verdict().count(),
+    ended = (it.stage == RunStage::Over),
+);

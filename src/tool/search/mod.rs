@@ -8,7 +8,6 @@ mod settings;
 mod synonyms;
 
 use std::collections::HashSet;
-use std::fmt;
 use std::sync::Arc;
 
 pub(crate) use call_tool::unwrapped_call;
@@ -99,11 +98,7 @@ impl ToolSearch {
     }
 }
 
-impl fmt::Debug for SearchState {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("SearchState").field("settings", &self.settings).finish_non_exhaustive()
-    }
-}
+impl_debug!(SearchState(it), settings = it.settings);
 
 #[cfg(test)]
 mod tests {
