@@ -88,10 +88,10 @@ async fn run_suspended(agent: Agent, store: &Path) -> Result<Outcome> {
 async fn run_interactive(agent: Agent) -> Result<Outcome> {
     let mut run = agent.interactive().run("Tidy up, please");
     while let Some(event) = run.try_next().await? {
-        if let Some(call) = event.as_approval_request() {
+        if let Some(call) = event.approval_request() {
             match is_allowed(&call.to_tool_call()) {
-                true => run.approve(call)?,
-                false => run.deny(call, "the user wants to keep it")?,
+                true => run.approve(&call)?,
+                false => run.deny(&call, "the user wants to keep it")?,
             }
         }
     }

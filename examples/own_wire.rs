@@ -3,7 +3,7 @@
 //! place. `cargo run --example own_wire`
 
 use serde_json::{Value, json};
-use turnstream::framing::{Frame, ServerSentEvents};
+use turnstream::framing::{Frame, FrameReader};
 use turnstream::item::{Content, ItemKind, StopReason};
 use turnstream::provider::{Decode, Destination, EncodedRequest, FrameOutcome, HttpProvider, Wire};
 use turnstream::request::unsupported_error;
@@ -18,7 +18,7 @@ const PROVIDER_NAME: &str = "quillworks";
 pub(crate) struct QuillworksWire;
 
 impl Wire for QuillworksWire {
-    type Framing = ServerSentEvents;
+    type Framing = FrameReader;
     type Decoder = QuillworksDecoder;
 
     fn name(&self) -> &str {

@@ -103,7 +103,7 @@ fn run(turns: usize) -> (Run, Arc<Stack>) {
     let agent = Agent::new(model)
         .with_tools(tool)
         .with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
-        .with_id_generator(CountingIds::new("id"));
+        .with_ids(CountingIds::new("id"));
     (agent.run_from(History::empty("h"), "go"), seen)
 }
 

@@ -447,7 +447,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
         if let Some(result) = event.tool_output() {
             allowed.retain(|call| call.call_id != result.call_id);
         }
-        if let Some(call) = event.as_approval_request() {
+        if let Some(call) = event.approval_request() {
             let shown = tools::describe_call(root, &call.to_tool_call(), &allowed);
             let decided = tokio::select! {
                 biased;
@@ -463,7 +463,7 @@ async fn drive_run(mut run: SessionRun, user: &mut UserInterface) -> Result<Exit
                         if verdict == Verdict::Approve {
                             allowed.push(call.to_tool_call());
                         }
-                        handle.submit_verdict(call, verdict)
+                        handle.submit_verdict(&call, verdict)
                     }
                     None => Ok(()),
                 },

@@ -284,18 +284,17 @@ impl Agent {
         Ok(Run::new(Arc::clone(&self.0), begin, body))
     }
 
-    /// Replaces the agent's tools. The toolkit's settings are reset to their defaults: for example,
-    /// at most 4 calls run concurrently.
+    /// Adds tools to the agent, after those that it has.
     ///
     /// If two tools have the same name, the run fails with an
     /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error before it sends a request.
     pub fn with_tools(self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        self.with_toolkit(Toolkit::new(tools))
+        self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tools(tools))
     }
 
     /// Adds a tool to the agent. No other tool of the agent may have the same name.
     pub fn with_tool(self, tool: Tool) -> Self {
-        self.update_settings(|it| it.tools.toolkit = it.tools.toolkit.clone().with_tool(tool))
+        self.with_tools([tool])
     }
 
     /// Replaces the agent's tools and their settings with those in the given toolkit.
@@ -647,7 +646,7 @@ impl Agent {
     }
 
     /// Sets the id generator. By default, ids are random.
-    pub fn with_id_generator(self, ids: impl Ids + 'static) -> Self {
+    pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }
 

@@ -39,7 +39,7 @@ struct RecordedReview {
 #[serde(rename_all = "snake_case")]
 enum ReviewKind {
     ValidationFailed,
-    Block,
+    Continue,
     EndRun,
     Blocked,
     Unproven,
@@ -55,11 +55,11 @@ impl RecordedReview {
     fn from_decision(decision: StopDecision, may_prove: bool) -> Self {
         match decision {
             StopDecision::Allow => Self::default(),
-            StopDecision::Block(text) => Self::new(ReviewKind::Block, text),
+            StopDecision::Continue(text) => Self::new(ReviewKind::Continue, text),
             StopDecision::EndRun(text) => Self::new(ReviewKind::EndRun, text),
             StopDecision::Blocked(text) => Self::new(ReviewKind::Blocked, text),
             StopDecision::RequireEvidence { text, .. } if may_prove => {
-                Self { rejects_claim: true, ..Self::new(ReviewKind::Block, text) }
+                Self { rejects_claim: true, ..Self::new(ReviewKind::Continue, text) }
             }
             StopDecision::Unproven(why) | StopDecision::RequireEvidence { reason: why, .. } => {
                 Self::new(ReviewKind::Unproven, why)
@@ -71,7 +71,7 @@ impl RecordedReview {
         let text = self.text;
         Some(StopReview::HookDecision(match self.kind? {
             ReviewKind::ValidationFailed => return Some(StopReview::ValidationFailed(text)),
-            ReviewKind::Block => StopDecision::Block(text),
+            ReviewKind::Continue => StopDecision::Continue(text),
             ReviewKind::EndRun => StopDecision::EndRun(text),
             ReviewKind::Blocked => StopDecision::Blocked(text),
             ReviewKind::Unproven => StopDecision::Unproven(text),

@@ -173,16 +173,6 @@ impl Event {
         }
     }
 
-    /// Returns the tool call awaiting approval, if this event is an approval request. For the
-    /// approval request of a sub-agent's call, which is wrapped in `Nested`, this method returns
-    /// `None`; see [`approval_request`](Self::approval_request).
-    pub fn as_approval_request(&self) -> Option<&PendingCall> {
-        match self {
-            Self::Tool(ToolEvent::ApprovalRequested(call)) => Some(call),
-            _ => None,
-        }
-    }
-
     /// Returns the tool call awaiting approval, if this event is an approval request. If the call
     /// was made by a sub-agent, the returned value includes the path to the call. Pass the returned
     /// call to [`RunHandle::approve`](crate::RunHandle::approve).
@@ -204,8 +194,12 @@ impl Event {
             path.push(call_id.clone());
             event = inner;
         }
-        let call = event.as_approval_request()?;
-        Some(PendingCall { path, ..call.clone() })
+        match event {
+            Self::Tool(ToolEvent::ApprovalRequested(call)) => {
+                Some(PendingCall { path, ..(**call).clone() })
+            }
+            _ => None,
+        }
     }
 
     /// Returns the innermost event, without the `Nested` wrappers of sub-agents.

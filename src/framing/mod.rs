@@ -2,7 +2,7 @@
 //!
 //! | framing | used by |
 //! |---|---|
-//! | [`ServerSentEvents`] | most vendors |
+//! | [`FrameReader`], for server-sent events | most vendors |
 //! | [`NdJson`] | Ollama |
 //!
 //! The caller feeds the chunks of a body to a reader, which returns frames. A reader performs no
@@ -26,10 +26,9 @@ use bytes::Bytes;
 
 pub use nd_json::NdJson;
 
-pub use crate::sse::Frame;
+pub use crate::sse::{Frame, FrameReader};
 
 use crate::error::{Error, ErrorKind};
-use crate::sse::FrameReader;
 
 /// The maximum size of a frame, in bytes.
 const MAX_FRAME_BYTES: usize = 64 << 20;
@@ -75,10 +74,6 @@ pub trait Framing {
         }
     }
 }
-
-/// Splits a body into server-sent events,
-/// <https://html.spec.whatwg.org/multipage/server-sent-events.html>.
-pub use crate::sse::FrameReader as ServerSentEvents;
 
 impl Framing for FrameReader {
     const MEDIA_TYPE: &'static str = "text/event-stream";

@@ -10,7 +10,7 @@ use serde::de::IgnoredAny;
 
 use crate::env::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::framing::{Framing, ServerSentEvents};
+use crate::framing::{FrameReader, Framing};
 use crate::http::{DRAIN_TIMEOUT, MAX_DRAIN_BYTES, TurnDeadlines};
 use crate::item::has_more_values_than;
 use crate::provider::failure;
@@ -125,7 +125,7 @@ pub enum FrameOutcome {
 /// frame, a turn without a stop reason fails as incomplete; otherwise, the error is ignored.
 #[pin_project]
 #[derive(Debug)]
-pub struct Decoding<B, D, F = ServerSentEvents> {
+pub struct Decoding<B, D, F = FrameReader> {
     #[pin]
     body: B,
     decoder: D,
@@ -152,7 +152,7 @@ impl<B, D> Decoding<B, D> {
     /// Creates a turn that uses `decoder` to decode the server-sent events in `body`, without a
     /// time limit.
     pub fn new(body: B, decoder: D) -> Self {
-        Self::from_frames(body, ServerSentEvents::new(), decoder)
+        Self::from_frames(body, FrameReader::new(), decoder)
     }
 }
 

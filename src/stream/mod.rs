@@ -38,7 +38,7 @@ pub use loop_stream::{LoopStream, loop_stream};
 pub use loop_with_state::{LoopWithState, StateCell, loop_with_state};
 pub use on_turn_complete::OnTurnComplete;
 pub use seal::{TurnPoll, TurnSource, TurnStream, seal};
-pub use step::{IntoStep, Step, next, stop, stop_with};
+pub use step::{IntoStep, Step};
 pub use steps::Steps;
 pub use text_deltas::TextDeltas;
 

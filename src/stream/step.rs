@@ -1,9 +1,5 @@
 //! The items that a loop body yields.
 
-use std::future::{Ready, ready};
-
-use futures::stream::{Once, once};
-
 /// An item that a loop body yields.
 ///
 /// A `Next`, `Stop` or `StopWith` ends the iteration and drops the body, so any items that the body
@@ -70,32 +66,4 @@ impl<A, S, E> IntoStep for Result<Step<A, S>, E> {
     fn wrap_value(value: A) -> Self::Item {
         Ok(value)
     }
-}
-
-/// Returns a body that continues the loop with `state`. The body can be chained after a stream of
-/// values.
-///
-/// ```
-/// use futures::{StreamExt, executor::block_on, stream};
-/// use turnstream::stream::{Step, loop_stream, next, stop};
-///
-/// let count = loop_stream(1, |n| {
-///     let values = stream::iter([Step::Value(n)]);
-///     if n < 3 { values.chain(next(n + 1)).left_stream() } else { values.chain(stop()).right_stream() }
-/// });
-/// assert_eq!(block_on(count.collect::<Vec<_>>()), [1, 2, 3]);
-/// ```
-pub fn next<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
-    once(ready(Step::Next(state)))
-}
-
-/// Returns a body that ends the loop. The body can be chained after a stream of values.
-pub fn stop<A, S>() -> Once<Ready<Step<A, S>>> {
-    once(ready(Step::Stop))
-}
-
-/// Returns a body that ends the loop with a final state. The body can be chained after a stream of
-/// values.
-pub fn stop_with<A, S>(state: S) -> Once<Ready<Step<A, S>>> {
-    once(ready(Step::StopWith(state)))
 }

@@ -359,7 +359,7 @@ async fn turns_without_tool_calls_are_reported_as_planning() {
             let blocks = *left > 0;
             *left = left.saturating_sub(1);
             async move {
-                if blocks { StopDecision::Block("Go on.".into()) } else { StopDecision::Allow }
+                if blocks { StopDecision::Continue("Go on.".into()) } else { StopDecision::Allow }
             }
         })
     };

@@ -57,7 +57,7 @@ fn evidence_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted)
     let model = Scripted::new(replies);
     let agent = Agent::new(model.clone())
         .with_tools(edit_and_check_tools())
-        .with_id_generator(CountingIds::new("id"));
+        .with_ids(CountingIds::new("id"));
     (agent.with_evidence(RequireEvidence::new()), model)
 }
 
@@ -381,7 +381,7 @@ async fn stop_hooks_run_before_the_evidence_policy() {
     let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
-            false => StopDecision::Block("Kindly.".into()),
+            false => StopDecision::Continue("Kindly.".into()),
         }
     });
     assert_outcome(&agent.with_hook(kind).run("go").outcome().await, EndReason::Completed, 3, None);
@@ -393,7 +393,7 @@ async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
     let kind = hook::before_stop(|_, turn| async move {
         match turn.text().contains("kindly") {
             true => StopDecision::Allow,
-            false => StopDecision::Block("Kindly.".into()),
+            false => StopDecision::Continue("Kindly.".into()),
         }
     });
     let outcome = agent.with_hook(kind).run("go").outcome().await;

@@ -26,7 +26,7 @@ fn scripted_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted)
     let agent = Agent::new(model.clone())
         .with_tools([uncounted_tool("t")])
         .with_limits(limits_without_retries());
-    (agent.with_id_generator(CountingIds::new("id")), model)
+    (agent.with_ids(CountingIds::new("id")), model)
 }
 
 fn tool_call_reply() -> Reply {

@@ -474,8 +474,8 @@ async fn in_the_wrap_up_turn_the_model_sees_which_calls_did_not_run() {
 async fn a_call_that_is_approved_while_another_waits_for_a_slot_does_not_block_it() {
     let pool = single_slot_pool();
     let mut run = run_with_approval_and_slow_call(&pool);
-    let is_request = |event: &Event| event.as_approval_request().is_some();
-    let call = pull_until(&mut run, is_request).await.as_approval_request().cloned().unwrap();
+    let is_request = |event: &Event| event.approval_request().is_some();
+    let call = pull_until(&mut run, is_request).await.approval_request().unwrap();
     // The slot is taken before the second call acquires it.
     let held = pool.acquire_slot().now_or_never().expect("no request is open");
     assert!(run.next().now_or_never().is_none());

@@ -51,7 +51,7 @@ fn two_call_model() -> Scripted {
 fn replay_agent() -> (Agent, Arc<Mutex<u32>>, Scripted) {
     let (ran, model) = (Arc::default(), two_call_model());
     let agent = Agent::new(model.clone()).with_tools([counting_tool("look", &ran)]);
-    (agent.with_id_generator(CountingIds::new("id")), ran, model)
+    (agent.with_ids(CountingIds::new("id")), ran, model)
 }
 
 /// The recorded lines of a run that is driven by `drive`.

@@ -252,7 +252,7 @@ fn an_output_failure_is_the_source_of_a_one_line_error() {
 
 fn city_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);
-    let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
+    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
     let agent = agent.with_validation(|turn| match turn.parse::<City>() {
         Ok(_) => Ok(()),
         Err(error) => Err(error.to_string()),

@@ -775,7 +775,7 @@ async fn a_run_on_stored_lists_looks_up_a_tool_when_its_call_runs() {
         let kept = kept.clone();
         let model = model_calling(&["a", "slow"]);
         let agent = Agent::new(model.clone())
-            .with_id_generator(turnstream::env::CountingIds::new("id"))
+            .with_ids(turnstream::env::CountingIds::new("id"))
             .with_tool_source(source.clone())
             .with_toolkit(Toolkit::default().with_rationale())
             .with_world(move |_, _| kept.clone());

@@ -158,7 +158,7 @@ async fn text_that_does_not_end_the_run_is_a_step() {
                 let first = *asked == 1;
                 async move {
                     match first {
-                        true => turnstream::agent::hook::StopDecision::Block("do it".to_owned()),
+                        true => turnstream::agent::hook::StopDecision::Continue("do it".to_owned()),
                         false => turnstream::agent::hook::StopDecision::Allow,
                     }
                 }

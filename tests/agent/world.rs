@@ -417,14 +417,14 @@ impl Scenario {
             Feature::ToolSource => {
                 agent = agent.with_tool_source(LookSource(Arc::clone(log)));
             }
-            Feature::Approval => agent = agent.interactive().with_id_generator(ConstantIds),
+            Feature::Approval => agent = agent.interactive().with_ids(ConstantIds),
             Feature::Fallback => agent = agent.with_fallback(model(false)),
             Feature::Pool => {
                 agent = agent.with_budget(Budget::new().with_pool(Pool::new(100_000)));
             }
             Feature::SubAgent => {
                 let child = Agent::new(Scripted::from_fn(|_, _| Reply::text("Sun.")));
-                let child = child.with_id_generator(ConstantIds);
+                let child = child.with_ids(ConstantIds);
                 agent = agent.with_tool(child.as_tool("ask", "Asks").unwrap());
             }
             Feature::Compaction => {
@@ -448,7 +448,7 @@ impl Scenario {
                 }))
                 .with_hook(hook::before_stop(|state, _| {
                     let said = match state.streaks.idle_turns {
-                        0 => StopDecision::Block("Look again.".into()),
+                        0 => StopDecision::Continue("Look again.".into()),
                         _ => StopDecision::Allow,
                     };
                     async move { said }

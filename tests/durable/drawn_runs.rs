@@ -290,7 +290,7 @@ fn drawn_agent(scenario: &Scenario, dice: &Arc<Dice>, deeds: &Arc<Deeds>) -> Age
     if scenario.is_mixed {
         let tools = Arc::new(ToolLog::default());
         let pool = Pool::unlimited();
-        return random_agent::agent(dice, &tools, &pool, 1).with_id_generator(SystemIds);
+        return random_agent::agent(dice, &tools, &pool, 1).with_ids(SystemIds);
     }
     let model = || {
         let (dice, deeds, structured) = (Arc::clone(dice), Arc::clone(deeds), scenario.structured);
@@ -426,7 +426,7 @@ fn with_hooks(
                 deeds.hooks.fetch_add(1, Ordering::Relaxed);
                 pause(&dice).await;
                 match dice.one_in(3) {
-                    true => StopDecision::Block("Not yet.".into()),
+                    true => StopDecision::Continue("Not yet.".into()),
                     false => StopDecision::Allow,
                 }
             }

@@ -33,8 +33,8 @@ mod denied_call {
         let reply = reply_calling("c1", "t").call_raw("c2", "u", "{}");
         let (agent, model) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
-        let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
-        run.deny(asked.as_approval_request().unwrap(), "not on a Sunday").unwrap();
+        let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
+        run.deny(&asked.approval_request().unwrap(), "not on a Sunday").unwrap();
         let outcome = run.outcome().await;
         check_outcome(&outcome, EndReason::Completed, 2);
         assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
@@ -85,7 +85,7 @@ mod scope_of_an_approval {
             ToolCall { call_id: "c1".into(), name: "echo".into(), arguments: r#"{"n":1}"#.into() };
         assert_conflict(run.approve(call.clone()));
         let events = pull_ready(&mut run);
-        let real = events.iter().find_map(Event::as_approval_request).unwrap().clone();
+        let real = events.iter().find_map(Event::approval_request).unwrap().clone();
         assert_eq!(real.to_tool_call(), call);
         assert_conflict(run.approve(call));
         let changes: [fn(&mut PendingCall); 6] = [
@@ -121,11 +121,11 @@ mod scope_of_an_approval {
             tools,
         );
         let mut run = agent.interactive().run("go");
-        let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
-        run.approve(asked.as_approval_request().unwrap()).unwrap();
-        let again = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
-        assert_eq!(again.as_approval_request().unwrap().call_id, "c1_dup1");
-        assert_conflict(run.approve(asked.as_approval_request().unwrap()));
+        let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
+        run.approve(&asked.approval_request().unwrap()).unwrap();
+        let again = pull_until(&mut run, |event| event.approval_request().is_some()).await;
+        assert_eq!(again.approval_request().unwrap().call_id, "c1_dup1");
+        assert_conflict(run.approve(&asked.approval_request().unwrap()));
         assert!(pull_ready(&mut run).is_empty());
         assert_eq!(counter.started_count(), 1);
     }
@@ -194,10 +194,10 @@ mod scope_of_an_approval {
         let (agent, _) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
         let events = pull_ready(&mut run);
-        let asked = events.iter().find_map(Event::as_approval_request).unwrap().clone();
+        let asked = events.iter().find_map(Event::approval_request).unwrap();
         let nested = run.handle().sub_agent_handle("c0").unwrap();
         let childs_ask = events.iter().find_map(|event| match event {
-            Event::Nested { event, .. } => event.as_approval_request(),
+            Event::Nested { event, .. } => event.approval_request(),
             _ => None,
         });
         let childs_ask = childs_ask.unwrap();
@@ -207,8 +207,8 @@ mod scope_of_an_approval {
         assert_eq!((own.started_count(), childs.started_count()), (1, 0));
         assert_conflict(run.approve(&asked));
         assert_conflict(nested.approve(&asked));
-        assert_conflict(run.approve(childs_ask));
-        nested.approve(childs_ask).unwrap();
+        assert_conflict(run.approve(&childs_ask));
+        nested.approve(&childs_ask).unwrap();
         check_outcome(&run.outcome().await, EndReason::Completed, 2);
         assert_eq!((own.started_count(), childs.started_count()), (1, 1));
     }
@@ -251,7 +251,7 @@ mod external_calls {
         let (agent, _) = scripted_agent([reply_calling("c1", "ask_user")], tools);
         let events = pull_ready(&mut agent.interactive().run("go"));
         check_outcome(final_outcome(&events), EndReason::Pending, 1);
-        assert!(!events.iter().any(|event| event.as_approval_request().is_some()));
+        assert!(!events.iter().any(|event| event.approval_request().is_some()));
     }
 
     #[tokio::test]

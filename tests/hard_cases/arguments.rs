@@ -110,7 +110,7 @@ mod invalid_json_arguments {
         let (first, _) = scripted_agent([reply], vec![echo_tool(&counter).requires_approval()]);
         let mut run = first.with_hook(bracket_closing_hook()).run("go");
         let events = collect_rest(&mut run).await;
-        let asked = events.iter().find_map(Event::as_approval_request).unwrap();
+        let asked = events.iter().find_map(Event::approval_request).unwrap();
         assert_eq!(asked.arguments, r#"{"n":1}"#);
         let pending = &final_outcome(&events).pending;
         assert_eq!(pending[..], [asked.into()]);

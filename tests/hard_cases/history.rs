@@ -137,7 +137,9 @@ mod context_overflow {
         let once = AtomicUsize::new(0);
         let stop = hook::before_stop(move |_, _| {
             let first = once.fetch_add(1, Ordering::Relaxed) == 0;
-            async move { if first { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
+            async move {
+                if first { StopDecision::Continue("more".into()) } else { StopDecision::Allow }
+            }
         });
         let finished = finish_run(agent.with_hook(stop).run("go")).await;
         finished.check_outcome(EndReason::ContextWindow, 5);

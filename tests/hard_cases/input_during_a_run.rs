@@ -141,7 +141,11 @@ fn blocking_stop_hook(times: usize) -> (impl hook::Hook + 'static, Arc<AtomicUsi
     let stop = hook::before_stop(move |_, _| {
         let blocks = count.fetch_add(1, Ordering::Relaxed) < times;
         async move {
-            if blocks { StopDecision::Block("run the tests".into()) } else { StopDecision::Allow }
+            if blocks {
+                StopDecision::Continue("run the tests".into())
+            } else {
+                StopDecision::Allow
+            }
         }
     });
     (stop, asked)
@@ -221,7 +225,9 @@ mod stop_hooks {
                 state.streaks.continuations,
             ));
             let blocks = noted.len() == 1;
-            async move { if blocks { StopDecision::Block("more".into()) } else { StopDecision::Allow } }
+            async move {
+                if blocks { StopDecision::Continue("more".into()) } else { StopDecision::Allow }
+            }
         });
         let cut = || Reply::text("half").stop(StopReason::MaxTokens);
         // Three consecutive continuations in total: the stop hook in between does not reset the

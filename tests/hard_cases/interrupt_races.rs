@@ -63,7 +63,7 @@ mod interrupt_versus_other_endings {
         let why = || "why".to_owned();
         for says in [
             StopDecision::Allow,
-            StopDecision::Block(why()),
+            StopDecision::Continue(why()),
             StopDecision::EndRun(why()),
             StopDecision::Blocked(why()),
             StopDecision::Unproven(why()),
@@ -302,7 +302,7 @@ fn run_asking_for_approval(counter: &Counter) -> (Run, PendingCall) {
     );
     let mut run = agent.interactive().run("go");
     let events = pull_ready(&mut run);
-    let asked = events.iter().find_map(Event::as_approval_request).cloned().unwrap();
+    let asked = events.iter().find_map(Event::approval_request).unwrap();
     (run, asked)
 }
 
@@ -365,10 +365,10 @@ mod interrupt_and_approvals {
             let tools = vec![ok_tool("t", &counter).requires_approval(), naps];
             let (agent, _) = scripted_agent([reply, "done".into()], tools);
             let mut run = agent.run("go");
-            let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
+            let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
             pull_until(&mut run, is_tool_started).await;
             if in_time {
-                run.approve(asked.as_approval_request().unwrap()).unwrap();
+                run.approve(&asked.approval_request().unwrap()).unwrap();
             }
             let handle = run.handle();
             let outcome = run.outcome().await;
@@ -378,7 +378,7 @@ mod interrupt_and_approvals {
             } else {
                 check_outcome(&outcome, EndReason::Pending, 1);
                 assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
-                assert_refused(handle.approve(asked.as_approval_request().unwrap()));
+                assert_refused(handle.approve(&asked.approval_request().unwrap()));
             }
             assert_eq!(counter.started_count(), usize::from(in_time));
         }
@@ -406,7 +406,7 @@ mod interrupt_and_approvals {
         let events = pull_ready(&mut run);
         let nested = run.handle().sub_agent_handle("call_1_1").unwrap();
         let asked = events.iter().find_map(|event| match event {
-            Event::Nested { event, .. } => event.as_approval_request(),
+            Event::Nested { event, .. } => event.approval_request(),
             _ => None,
         });
         let asked = asked.unwrap();

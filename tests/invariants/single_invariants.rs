@@ -101,7 +101,7 @@ fn scripted_model() -> Scripted {
 
 async fn event_lines_and_requests() -> (Vec<String>, Vec<Vec<u8>>) {
     let model = scripted_model();
-    let agent = Agent::new(model.clone()).with_id_generator(CountingIds::new("id"));
+    let agent = Agent::new(model.clone()).with_ids(CountingIds::new("id"));
     let events: Vec<_> = agent.run("go").collect().await;
     let lines = events.iter().map(|event| serde_json::to_string(event.as_ref().unwrap()).unwrap());
     let requests = model.requests();

@@ -114,7 +114,7 @@ fn agent(provider: Arc<dyn Provider>, ran: &Arc<AtomicUsize>) -> Agent {
         ran.fetch_add(1, Ordering::Relaxed);
         async { "it is fine" }
     });
-    Agent::new(provider).with_tools([tool.unwrap()]).with_id_generator(CountingIds::new("id"))
+    Agent::new(provider).with_tools([tool.unwrap()]).with_ids(CountingIds::new("id"))
 }
 
 async fn collect_checked_events(mut run: Run, name: &str) -> Vec<Event> {

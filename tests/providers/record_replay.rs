@@ -215,7 +215,7 @@ async fn an_agent_over_a_replay_repeats_its_run() {
             .with_system("be brief")
             .with_options(options.clone())
             .with_tools([add_tool(&ran)])
-            .with_id_generator(CountingIds::new(ids))
+            .with_ids(CountingIds::new(ids))
     };
     let record: Arc<dyn Provider> = Arc::new(Record::to_file(model, &file.0).unwrap());
     let first = event_lines(agent(record, "id")).await;
@@ -573,7 +573,7 @@ async fn the_turns_of_a_recorded_run_are_replayed_by_a_provider() {
         Agent::new(provider)
             .with_system("be brief")
             .with_tools([add_tool(&ran)])
-            .with_id_generator(CountingIds::new("id"))
+            .with_ids(CountingIds::new("id"))
     };
     let recorder = Recorder::to_writer(paper.clone());
     let first = event_lines(agent(Arc::new(model)).with_recorder(&recorder)).await;

@@ -35,9 +35,7 @@ fn model_with_look_calls(results: usize) -> Scripted {
 }
 
 fn look_agent(model: Scripted) -> Agent {
-    Agent::new(model)
-        .with_id_generator(CountingIds::new("id"))
-        .with_tools([constant_tool("look", "rain")])
+    Agent::new(model).with_ids(CountingIds::new("id")).with_tools([constant_tool("look", "rain")])
 }
 
 fn agent_with_hooks() -> Agent {
@@ -59,7 +57,7 @@ fn agent_with_hooks() -> Agent {
         }))
         .with_hook(hook::before_stop(|state, _| {
             let end = match state.counts.model_calls < 5 {
-                true => StopDecision::Block("Look again.".into()),
+                true => StopDecision::Continue("Look again.".into()),
                 false => StopDecision::EndRun("That is enough.".into()),
             };
             async move { end }
@@ -280,7 +278,7 @@ fn the_stored_recordings_contain_every_kind_of_line() {
 /// An agent whose provider is recorded or replayed: a call, an answer, and a failed request.
 fn provider_agent(provider: impl turnstream::Provider + 'static) -> Agent {
     Agent::new(provider)
-        .with_id_generator(CountingIds::new("id"))
+        .with_ids(CountingIds::new("id"))
         .with_tools([constant_tool("look", "rain")])
 }
 

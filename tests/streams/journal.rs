@@ -343,7 +343,7 @@ fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
         })
         .unwrap();
         let model = Scripted::new([Reply::new().call_raw("c", "child", "{}")]);
-        Agent::new(model).with_tools([tool]).with_id_generator(CountingIds::new("id"))
+        Agent::new(model).with_tools([tool]).with_ids(CountingIds::new("id"))
     };
     let words = |journal: &Journal| {
         let child = journal.nested_journal("c").expect("it has begun").history();

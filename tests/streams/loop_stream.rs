@@ -14,12 +14,12 @@ use futures::stream::{self, FusedStream, Stream, StreamExt, TryStreamExt};
 
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::{
-    IntoStep, LoopEndReason, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream,
-    TurnStreamExt, loop_over, loop_stream, loop_with_state, next, stop, stop_with,
-};
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Turn};
+use turnstream::stream::{
+    IntoStep, LoopEndReason, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream,
+    TurnStreamExt, loop_over, loop_stream, loop_with_state,
+};
 
 use super::script::{
     BodyAction, BodyState, Fail, Next, ScriptPlayer, Stop, StopWith, Value, Wait, WakeCounter,
@@ -73,10 +73,10 @@ fn next_stop_and_stop_with_can_be_bodies_or_end_them() {
     let count = loop_stream(0, |n| {
         let value = stream::iter([Step::Value(n)]);
         match n {
-            0 => next(1).boxed_local(),
-            1 => value.chain(next(2)).boxed_local(),
-            2 => value.chain(stop_with(9)).boxed_local(),
-            _ => value.chain(stop()).boxed_local(),
+            0 => stream::iter([Step::Next(1)]).boxed_local(),
+            1 => value.chain(stream::iter([Step::Next(2)])).boxed_local(),
+            2 => value.chain(stream::iter([Step::StopWith(9)])).boxed_local(),
+            _ => value.chain(stream::iter([Step::Stop])).boxed_local(),
         }
     });
     assert_eq!(block_on(count.collect::<Vec<_>>()), [1, 2]);
@@ -167,7 +167,7 @@ fn nothing_runs_before_the_first_poll() {
     let mut built = 0;
     let stream = loop_stream((), |()| {
         built += 1;
-        stop::<(), ()>()
+        stream::iter([Step::<(), ()>::Stop])
     });
     drop(stream);
     assert_eq!(built, 0);
@@ -481,20 +481,23 @@ fn a_loop_of_send_parts_is_send_and_static() {
     assert_send(&stream);
     assert_static(&stream);
 
-    let (stream, cell) = loop_with_state(0, |n: u32| next::<(), _>(n));
+    let (stream, cell) = loop_with_state(0, |n: u32| stream::iter([Step::<(), _>::Next(n)]));
     assert_send(&(stream, cell.clone()));
     assert_static(&cell);
     assert_sync(&cell);
 
-    let stream = loop_over(stream::empty::<()>(), 0, |n: u32, ()| next::<(), _>(n));
+    let stream =
+        loop_over(stream::empty::<()>(), 0, |n: u32, ()| stream::iter([Step::<(), _>::Next(n)]));
     assert_send(&stream);
     assert_static(&stream);
 }
 
 #[test]
 fn a_loop_of_unpin_bodies_is_unpin() {
-    assert_unpin(&loop_stream(0, |n: u32| next::<(), _>(n)));
-    assert_unpin(&loop_over(stream::empty::<()>(), 0, |n: u32, ()| next::<(), _>(n)));
+    assert_unpin(&loop_stream(0, |n: u32| stream::iter([Step::<(), _>::Next(n)])));
+    assert_unpin(&loop_over(stream::empty::<()>(), 0, |n: u32, ()| {
+        stream::iter([Step::<(), _>::Next(n)])
+    }));
 }
 
 #[test]
@@ -545,7 +548,7 @@ fn an_error_may_be_of_any_type() {
     assert!(matches!(poll_once(&mut stream), Poll::Ready(Some(Err(NeitherCloneNorDebug)))));
     assert!(matches!(poll_once(&mut stream), Poll::Ready(None)));
 
-    let never = loop_stream((), |()| stop::<u8, ()>().map(Ok::<_, Infallible>));
+    let never = loop_stream((), |()| stream::iter([Step::<u8, ()>::Stop]).map(Ok::<_, Infallible>));
     assert_eq!(block_on(never.count()), 0);
 }
 
@@ -556,7 +559,11 @@ fn a_loop_may_be_the_body_of_a_loop() {
             let decision = if n + 1 < outer { Step::Next(n + 1) } else { Step::Stop };
             stream::iter([Step::Value(Step::Value((outer, n))), decision])
         });
-        inner.chain(if outer < 3 { next(outer + 1).left_stream() } else { stop().right_stream() })
+        inner.chain(if outer < 3 {
+            stream::iter([Step::Next(outer + 1)]).left_stream()
+        } else {
+            stream::iter([Step::Stop]).right_stream()
+        })
     });
     let pairs = block_on(stream.collect::<Vec<_>>());
     assert_eq!(pairs, [(1, 0), (2, 0), (2, 1), (3, 0), (3, 1), (3, 2)]);
@@ -625,7 +632,7 @@ fn loop_over_never_polls_a_finished_input() {
         over = true;
         Poll::Ready(None::<()>)
     });
-    let mut stream = loop_over(input, (), |(), ()| stop::<u8, ()>());
+    let mut stream = loop_over(input, (), |(), ()| stream::iter([Step::<u8, ()>::Stop]));
     assert!(drain_stream(&mut stream).is_empty());
     assert_eq!(stream.end_reason(), Some(LoopEndReason::InputEnded));
 }
@@ -728,13 +735,14 @@ fn the_cell_drops_every_state_but_the_last() {
 
 #[test]
 fn debug_shows_the_ending_and_no_closure() {
-    let mut stream = loop_stream((), |()| stop::<u8, ()>());
+    let mut stream = loop_stream((), |()| stream::iter([Step::<u8, ()>::Stop]));
     assert_eq!(format!("{stream:?}"), "LoopStream { ended: None, .. }");
     assert_eq!(poll_once(&mut stream), Poll::Ready(None));
     assert_eq!(format!("{stream:?}"), "LoopStream { ended: Some(Stop), .. }");
-    let stream = loop_over(stream::empty::<()>(), (), |(), ()| stop::<u8, ()>());
+    let stream =
+        loop_over(stream::empty::<()>(), (), |(), ()| stream::iter([Step::<u8, ()>::Stop]));
     assert_eq!(format!("{stream:?}"), "LoopOver { ended: None, .. }");
-    let (_, cell) = loop_with_state(1, |_| stop::<u8, _>());
+    let (_, cell) = loop_with_state(1, |_| stream::iter([Step::<u8, _>::Stop]));
     assert_eq!(format!("{cell:?}"), "StateCell { state: 1, ended: None }");
 }
 

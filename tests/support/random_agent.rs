@@ -178,7 +178,7 @@ pub(crate) fn agent(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: 
         .with_toolkit(toolkit(dice, tools, pool, depth))
         .with_limits(limits)
         .with_budget(budget(dice, pool))
-        .with_id_generator(CountingIds::new("id"))
+        .with_ids(CountingIds::new("id"))
         .with_compactor(RandomCompactor(Arc::clone(dice)));
     if dice.one_in(2) {
         agent = agent.interactive();
@@ -328,7 +328,7 @@ pub(crate) fn with_note_and_stop_hooks(agent: Agent, dice: &Arc<Dice>) -> Agent 
         }))
         .with_hook(hook::before_stop(move |_, _| {
             let answer = match stopping.roll(4) {
-                0 => StopDecision::Block("Not yet.".into()),
+                0 => StopDecision::Continue("Not yet.".into()),
                 _ => StopDecision::Allow,
             };
             async move { answer }

@@ -24,7 +24,7 @@ pub(crate) fn scripted_agent(
 pub(crate) fn test_agent(model: impl Provider + 'static) -> Agent {
     Agent::new(model)
         .with_limits(limits_without_retries())
-        .with_id_generator(CountingIds::new("id"))
+        .with_ids(CountingIds::new("id"))
         .with_recorder(replays::replaying_recorder())
 }
 

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use futures::executor::block_on;
 use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
-use turnstream::framing::{Framing, NdJson, ServerSentEvents};
+use turnstream::framing::{FrameReader, Framing, NdJson};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Decode, Decoding, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
@@ -102,7 +102,7 @@ pub(crate) fn decode_sse_turn(
     body: impl Into<Bytes>,
     decoder: impl Decode + Send + 'static,
 ) -> Result<Turn, Error> {
-    decode_framed_turn(body, ServerSentEvents::new(), decoder)
+    decode_framed_turn(body, FrameReader::new(), decoder)
 }
 
 /// Decodes a whole body of JSON lines.

@@ -296,7 +296,7 @@ async fn an_approval_shows_the_rationale() {
         Toolkit::new([raw_tool(&ReceivedArgs::default()).requires_approval()]).with_rationale(),
     );
     let events: Vec<_> = agent.run("go").map(Result::unwrap).collect().await;
-    let call = events.iter().find_map(Event::as_approval_request).unwrap();
+    let call = events.iter().find_map(Event::approval_request).unwrap();
     assert_eq!(
         Rationale::split_arguments(&call.arguments).0.expected_outcome.as_deref(),
         Some("it is there")

@@ -161,14 +161,14 @@ async fn an_approval_of_an_inner_call_survives_a_round_trip() {
         let agent = agent_with(kit, reply_calling_inner("c1", "pay", json!({ "n": 7 })));
         let (events, outcome) = run_folded(&agent).await;
         assert_eq!(outcome.reason, EndReason::Pending);
-        let asked = events.iter().find_map(Event::as_approval_request).unwrap();
+        let asked = events.iter().find_map(Event::approval_request).unwrap();
         assert_eq!((&*asked.name, &*asked.arguments), ("pay", r#"{"n":7}"#));
-        assert_eq!(outcome.pending, [PendingCall::from(asked)]);
+        assert_eq!(outcome.pending, [asked.clone()]);
 
         let json = serde_json::to_string(&outcome.history).unwrap();
         let history: History = serde_json::from_str(&json).unwrap();
         let pending = if from_history { history.pending_calls() } else { outcome.pending };
-        let other = PendingCall { arguments: r#"{"n":9}"#.into(), ..PendingCall::from(asked) };
+        let other = PendingCall { arguments: r#"{"n":9}"#.into(), ..asked };
         let refused = agent.resume(history.clone(), [(other, Verdict::Approve)]).unwrap_err();
         assert_eq!(refused.kind(), ErrorKind::Conflict);
         let verdicts = pending.into_iter().map(|call| (call, Verdict::Approve));
@@ -185,8 +185,8 @@ async fn an_interactive_approval_applies_to_the_inner_call() {
     let agent = agent_with(kit, reply_calling_inner("c1", "pay", json!({ "n": 7 }))).interactive();
     let mut run = agent.run("go");
     let handle = run.handle();
-    let asked = pull_until(&mut run, |event| event.as_approval_request().is_some()).await;
-    handle.approve(asked.approval_request().unwrap()).unwrap();
+    let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
+    handle.approve(&asked.approval_request().unwrap()).unwrap();
     let outcome = run.outcome().await;
     assert_eq!(result_summaries(&outcome.history).len(), 1);
     assert_eq!(tool_results(&outcome.history)[0].content.text(), "7");

@@ -65,11 +65,11 @@ async fn no_verdict_is_accepted_while_a_run_ends() {
     let reply = Reply::new().call_raw("c1", "t", "{}").call_raw("c2", "t", "{}");
     let mut run = Agent::new(Scripted::new([reply])).with_tools([tool]).interactive().run("go");
     let events = pull_ready(&mut run);
-    let asked: Vec<_> = events.iter().filter_map(Event::as_approval_request).collect();
+    let asked: Vec<_> = events.iter().filter_map(Event::approval_request).collect();
     run.interrupt();
     let ending = run.next().await.unwrap().unwrap();
     assert!(matches!(&ending, Event::Tool(ToolEvent::Output(result)) if result.call_id == "c1"));
-    assert_eq!(run.approve(asked[1]).unwrap_err().kind(), ErrorKind::Conflict);
+    assert_eq!(run.approve(&asked[1]).unwrap_err().kind(), ErrorKind::Conflict);
 }
 
 #[tokio::test]

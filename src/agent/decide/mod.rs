@@ -209,7 +209,7 @@ pub fn at_stop(state: &State, review: StopReview, facts: &Facts) -> NextAction {
         StopReview::ValidationFailed(what) => {
             correct_or_finish(state, &facts.limits, prompts::rejected_answer_prompt(&what))
         }
-        StopReview::HookDecision(StopDecision::Block(text)) => NextAction::SendMessage {
+        StopReview::HookDecision(StopDecision::Continue(text)) => NextAction::SendMessage {
             transition: Transition::StopHookBlocking,
             append_reason: AppendReason::StopHook,
             text: text.into(),

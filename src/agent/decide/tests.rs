@@ -374,7 +374,7 @@ fn on_stop_reviews_are_applied_in_order() {
         ..Facts::default()
     };
     let at = |review, facts: &Facts| at_stop(&state(), review, facts);
-    let block = || StopReview::HookDecision(StopDecision::Block("not yet".into()));
+    let block = || StopReview::HookDecision(StopDecision::Continue("not yet".into()));
     let prevent = || StopReview::HookDecision(StopDecision::EndRun("enough".into()));
     let steering = NextAction::Continue(Transition::Steering);
 
@@ -430,7 +430,7 @@ fn with_no_request_left_queued_input_is_ignored_and_the_run_completes() {
     let nudge = StopReview::Nudge("more".into());
     assert_eq!(at_stop(&full, nudge, &facts), NextAction::Finish(EndReason::Completed));
     // The model has to continue but cannot, so the run ends as `MaxTurns`.
-    let block = StopReview::HookDecision(StopDecision::Block("not yet".into()));
+    let block = StopReview::HookDecision(StopDecision::Continue("not yet".into()));
     assert_eq!(at_stop(&full, block, &facts), NextAction::Finish(EndReason::MaxTurns));
 }
 

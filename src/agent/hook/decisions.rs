@@ -35,7 +35,7 @@ pub enum StopDecision {
     #[default]
     Allow,
     /// The run continues, and the model receives this text.
-    Block(String),
+    Continue(String),
     /// The run ends with the reason `stop_hook_prevented`. The text is a human-readable explanation
     /// that is returned in the [outcome](crate::Outcome::why).
     EndRun(String),
@@ -80,19 +80,19 @@ impl StopDecision {
     /// precedence over a decision that ends the run. If both decisions end the run, the first
     /// decision applies.
     pub(super) fn combine(self, next: Self) -> Self {
-        if let (Self::Block(first), Self::Block(next)) = (&self, &next) {
-            return Self::Block(format!("{first}\n\n{next}"));
+        if let (Self::Continue(first), Self::Continue(next)) = (&self, &next) {
+            return Self::Continue(format!("{first}\n\n{next}"));
         }
         let gives_way =
             matches!(self, Self::Allow | Self::RequireEvidence { .. }) && next != Self::Allow;
-        if gives_way || matches!(next, Self::Block(_)) { next } else { self }
+        if gives_way || matches!(next, Self::Continue(_)) { next } else { self }
     }
 
     /// Returns the text that the decision contains, if any.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Allow => None,
-            Self::Block(why)
+            Self::Continue(why)
             | Self::EndRun(why)
             | Self::Blocked(why)
             | Self::Unproven(why)

@@ -379,9 +379,9 @@ macro_rules! hook_points {
     /// Decides whether the run may end after the model has stopped on its own. This method is not
     /// called after a failed request.
     ///
-    /// All hooks are called. If any hook returns [`Block`](StopDecision::Block), the run continues,
-    /// and the model receives the texts from all such hooks. Otherwise, the first decision that
-    /// ends the run with a reason other than `completed` applies.
+    /// All hooks are called. If any hook returns [`Continue`](StopDecision::Continue), the run
+    /// continues, and the model receives the texts from all such hooks. Otherwise, the first
+    /// decision that ends the run with a reason other than `completed` applies.
     deciding before_stop(state, turn: &'a Turn) -> StopDecision {
         default: StopDecision::Allow;
         together { |combined: StopDecision = StopDecision::Allow, answer| combined.combine(answer), until false }
@@ -393,7 +393,7 @@ macro_rules! hook_points {
         /// let tested = hook::before_stop(|_state, turn| async move {
         ///     match turn.text().contains("tests pass") {
         ///         true => StopDecision::Allow,
-        ///         false => StopDecision::Block("Run the tests before you stop.".into()),
+        ///         false => StopDecision::Continue("Run the tests before you stop.".into()),
         ///     }
         /// });
         /// # let _ = tested;

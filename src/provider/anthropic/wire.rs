@@ -4,7 +4,7 @@ use super::encode::{BodyHead, PrefixMismatchBehavior, encode_body};
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, Dialect};
 use crate::error::Error;
-use crate::framing::ServerSentEvents;
+use crate::framing::FrameReader;
 use crate::http::KeyHeader;
 use crate::provider::portable_values::ServerKind;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
@@ -58,7 +58,7 @@ impl Default for Messages {
 }
 
 impl Wire for Messages {
-    type Framing = ServerSentEvents;
+    type Framing = FrameReader;
     type Decoder = Decoder;
 
     fn name(&self) -> &str {

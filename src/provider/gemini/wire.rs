@@ -4,7 +4,7 @@ use super::encode::TOOL_NAME_RULE;
 use super::passthrough::PROVIDER_NAME;
 use super::{Decoder, encode};
 use crate::error::Error;
-use crate::framing::ServerSentEvents;
+use crate::framing::FrameReader;
 use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
@@ -33,7 +33,7 @@ pub type Gemini = HttpProvider<GenerateContent>;
 pub struct GenerateContent;
 
 impl Wire for GenerateContent {
-    type Framing = ServerSentEvents;
+    type Framing = FrameReader;
     type Decoder = Decoder;
 
     fn name(&self) -> &str {

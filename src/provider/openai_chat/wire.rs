@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::dialect::{Dialect, UserField};
 use super::{Decoder, encode};
 use crate::error::Error;
-use crate::framing::ServerSentEvents;
+use crate::framing::FrameReader;
 use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
@@ -64,7 +64,7 @@ impl ChatCompletions {
 }
 
 impl Wire for ChatCompletions {
-    type Framing = ServerSentEvents;
+    type Framing = FrameReader;
     type Decoder = Decoder;
 
     fn name(&self) -> &str {

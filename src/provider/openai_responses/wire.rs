@@ -4,7 +4,7 @@ use super::Decoder;
 use super::encode::encode_for;
 use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
-use crate::framing::ServerSentEvents;
+use crate::framing::FrameReader;
 use crate::provider::portable_values::ServerKind;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
 use crate::request::Request;
@@ -31,7 +31,7 @@ pub struct Responses {
 }
 
 impl Wire for Responses {
-    type Framing = ServerSentEvents;
+    type Framing = FrameReader;
     type Decoder = Decoder;
 
     fn name(&self) -> &str {

@@ -42,7 +42,7 @@ impl CaseRun {
         let agent = replays::record_one_in(12, Agent::new(model.clone()))
             .with_toolkit(scripts::case_toolkit(&tools, case))
             .with_limits(Limits { max_turns: Some(3), ..limits_without_retries() })
-            .with_id_generator(CountingIds::new("id"));
+            .with_ids(CountingIds::new("id"));
         let run = agent.run_from(History::empty("h"), "go");
         Self {
             run,

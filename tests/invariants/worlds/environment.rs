@@ -61,7 +61,7 @@ impl Environment {
             .with_limits(limits)
             .with_hook(denied)
             .with_compactor(compactor_fn(first))
-            .with_id_generator(CountingIds::new("id"));
+            .with_ids(CountingIds::new("id"));
         (agent, model)
     }
 }

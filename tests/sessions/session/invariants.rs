@@ -121,7 +121,7 @@ async fn drive(
         let event = event.expect("it ends with `Finished`").unwrap();
         folded.observe(&event);
         assert_stored_matches(store, folded).await;
-        if let Some(call) = event.as_approval_request()
+        if let Some(call) = event.approval_request()
             && !dice.one_in(3)
         {
             let _ = if dice.one_in(3) { run.deny(call, "no") } else { run.approve(call) };

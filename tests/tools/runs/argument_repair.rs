@@ -145,7 +145,7 @@ async fn approval_is_requested_for_the_repaired_arguments() {
     let rules = repairing_policy(&[("[]", FIVE_MS_ARGS)]);
     let mut tools =
         start_run(&kit, &turn_from_reply(call_reply("a", "[]")).await).with_policy(rules.clone());
-    let shown = Event::from(tools.next().await.unwrap()).as_approval_request().cloned().unwrap();
+    let shown = Event::from(tools.next().await.unwrap()).approval_request().unwrap();
     assert_eq!(shown.arguments, FIVE_MS_ARGS);
     rules.script().verdicts.insert("a", Verdict::Approve);
     assert_eq!(only_result(tools).await.content.text(), FIVE_MS_ARGS);
@@ -354,7 +354,7 @@ async fn an_approved_call_starts_with_its_already_parsed_arguments() {
         let rules = ScriptedPolicy::configured(|book| book.waits_for_verdicts = true);
         let mut tools = start_run(&kit, &turn_from_reply(call_reply("a", FIVE_MS_ARGS)).await)
             .with_policy(rules.clone());
-        assert!(Event::from(tools.next().await.unwrap()).as_approval_request().is_some());
+        assert!(Event::from(tools.next().await.unwrap()).approval_request().is_some());
         assert_eq!(tool.counts(), [1, 0]);
         rules.script().verdicts.insert("a", verdict);
         summarize_remaining(&mut tools).await;

@@ -68,9 +68,7 @@ async fn rewritten_arguments_are_the_ones_approved_and_run() {
         let mut tools = start_run(&kit, &turn_with_calls(&["a"]).await).with_policy(rules.clone());
         if asks {
             let event = tools.next().await.unwrap();
-            let Some(call) = turnstream::Event::from(event).as_approval_request().cloned() else {
-                panic!()
-            };
+            let Some(call) = turnstream::Event::from(event).approval_request() else { panic!() };
             assert_eq!(call.arguments, "{\"ms\":7}");
             rules.script().verdicts.insert("a", Verdict::Approve);
         }

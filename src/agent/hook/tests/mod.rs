@@ -92,7 +92,7 @@ fn deny(why: &str) -> CallDecision {
 }
 
 fn block(text: &str) -> StopDecision {
-    StopDecision::Block(text.to_owned())
+    StopDecision::Continue(text.to_owned())
 }
 
 fn prevent(why: &str) -> StopDecision {
