@@ -4,18 +4,15 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use futures::future::{BoxFuture, FutureExt};
+use futures::future::BoxFuture;
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
-use crate::session::blocking_store::{BlockingStore, impl_store_from_blocking};
-use crate::session::checks::{
-    ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_id_not_empty,
-    ensure_session_absent,
+use crate::session::backend::{
+    BlockingStore, LocalLeases, ensure_expected_version, ensure_fork_point_exists,
+    ensure_has_no_forks, ensure_id_not_empty, ensure_session_absent, prunable_ids,
 };
-use crate::session::local_leases::LocalLeases;
-use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, Lease, SessionInfo};
 
 /// Stores sessions in memory. Clones share the sessions, which are dropped along with the last
@@ -193,6 +190,6 @@ impl StoredSession {
     }
 }
 
-impl_store_from_blocking!(MemoryStore);
+crate::impl_blocking_store!(MemoryStore, sessions);
 
 impl_debug!(MemoryStore(it), sessions = it.sessions.lock_sessions().len());

@@ -11,24 +11,17 @@
 //! the events of a hand-written agent loop in a session. The [guide](crate::guide::sessions)
 //! describes which data is durable at which point.
 
-mod blocking_store;
+pub mod backend;
 mod called_tool;
 mod checkpoint;
-mod checks;
 mod entry;
-mod entry_json;
 mod entry_recorder;
-mod file_name;
 mod json_lines;
 mod lease;
-mod local_leases;
-mod lock_file;
 mod memory;
 mod persist_to;
 #[cfg(feature = "postgres")]
 mod postgres;
-mod private_files;
-mod prune;
 mod restore;
 mod resume;
 mod salvage;
@@ -40,7 +33,6 @@ mod sqlite;
 mod store;
 #[cfg(feature = "testing")]
 pub mod suite;
-mod worker;
 
 pub use entry::Entry;
 pub use json_lines::JsonLinesStore;

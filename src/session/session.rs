@@ -8,7 +8,7 @@ use futures::future::BoxFuture;
 use crate::error::{Error, panic_to_error_async};
 use crate::item::History;
 use crate::lock::lock_ignoring_poison;
-use crate::session::checks::{corrupt_data_error, ensure_id_not_empty};
+use crate::session::backend::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
 

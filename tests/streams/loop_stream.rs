@@ -14,12 +14,12 @@ use futures::stream::{self, FusedStream, Stream, StreamExt, TryStreamExt};
 
 use turnstream::env::CountingIds;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::turn::{PartialTurn, TurnEvent};
-use turnstream::{Error, ErrorKind, Event, History, Item, Request, Turn};
 use turnstream::stream::{
     IntoStep, LoopEndReason, LoopOverExt, LoopStream, StateCell, Step, Steps, TurnStream,
     TurnStreamExt, loop_over, loop_stream, loop_with_state,
 };
+use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::{Error, ErrorKind, Event, History, Item, Request, Turn};
 
 use super::script::{
     BodyAction, BodyState, Fail, Next, ScriptPlayer, Stop, StopWith, Value, Wait, WakeCounter,

@@ -16,11 +16,10 @@ use memchr::memmem;
 use serde::de::{DeserializeOwned, IgnoredAny};
 use serde::{Deserialize, Serialize};
 
-use super::super::checks::{corrupt_data_error, store_error};
-use super::super::entry_json;
 use super::crc32::Crc32;
 use crate::error::Error;
 use crate::json_lines::{self, is_truncated_object};
+use crate::session::backend::{corrupt_data_error, entry_to_json_line, store_error};
 use crate::session::{Entry, ForkOrigin};
 
 /// The version of the file format.
@@ -100,7 +99,7 @@ pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
         // Compact JSON contains no LF characters: in a string, an LF is written as `\n`.
-        text.extend(entry_json::to_json_line(entry)?.into_bytes());
+        text.extend(entry_to_json_line(entry)?.into_bytes());
         text.push(b'\n');
     }
     Ok(text)

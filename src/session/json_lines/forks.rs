@@ -6,10 +6,10 @@ use std::io::ErrorKind::NotFound;
 use std::io::{self, BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 
-use super::super::checks::{ensure_has_no_forks, store_error};
 use super::file_format::{self, Origin, starts_with_header};
 use super::session_folder::session_files_in;
 use crate::error::{Error, ErrorKind};
+use crate::session::backend::{ensure_has_no_forks, store_error};
 
 /// The maximum number of bytes to search for the end of a header.
 const MAX_HEADER_BYTES: u64 = 1 << 20;

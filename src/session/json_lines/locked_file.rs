@@ -6,9 +6,11 @@ use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
 
-use super::super::checks::{corrupt_data_error, outcome_unknown_error, store_error};
-use super::super::private_files::{FileId, private_file_options, sync_parent_dir};
 use crate::error::Error;
+use crate::session::backend::{
+    FileId, corrupt_data_error, outcome_unknown_error, private_file_options, store_error,
+    sync_parent_dir,
+};
 
 /// The maximum time to wait while another process holds the lock. Locks are held only during a read
 /// or write.

@@ -10,18 +10,11 @@ mod session_folder;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::{Error, ErrorKind};
-use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
-use crate::session::checks::store_error;
-use crate::session::file_name;
-use crate::session::private_files;
-use crate::session::worker::Worker;
-use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
+use crate::session::SalvageReport;
+use crate::session::backend::{StoreThread, create_private_dir, id_from_file_name, store_error};
 use session_files::{Location, SessionFiles};
 
 /// Stores sessions in human-readable files, with one file for each session.
@@ -106,7 +99,7 @@ use session_files::{Location, SessionFiles};
 /// ```
 #[derive(Clone, Debug)]
 pub struct JsonLinesStore {
-    sessions: Worker<SessionFiles>,
+    sessions: StoreThread<SessionFiles>,
 }
 
 impl JsonLinesStore {
@@ -122,7 +115,7 @@ impl JsonLinesStore {
     /// created.
     pub fn open(folder: impl Into<PathBuf>) -> Result<Self, Error> {
         let folder = to_absolute_path(&folder.into())?;
-        private_files::create_private_dir(&folder)?;
+        create_private_dir(&folder)?;
         Ok(Self::from_location(Location::Folder(folder)))
     }
 
@@ -152,15 +145,15 @@ impl JsonLinesStore {
         };
         let stem = stem.to_string_lossy().into_owned();
         // The id is the same as the id that a store for the entire folder gives this session.
-        let id = file_name::id_from_file_name(&stem).unwrap_or(stem);
+        let id = id_from_file_name(&stem).unwrap_or(stem);
         let path = to_absolute_path(&path)?;
-        path.parent().map_or(Ok(()), private_files::create_private_dir)?;
+        path.parent().map_or(Ok(()), create_private_dir)?;
         Ok((Self::from_location(Location::File { path, id: id.clone() }), id))
     }
 
     fn from_location(place: Location) -> Self {
         let sessions = SessionFiles::new(place, Arc::new(SystemClock));
-        Self { sessions: Worker::new("turnstream-json-lines", sessions) }
+        Self { sessions: StoreThread::new("turnstream-json-lines", sessions) }
     }
 
     /// Reads the intact part of a damaged session, and reports the damage. This method also accepts
@@ -196,4 +189,4 @@ fn to_absolute_path(path: &Path) -> Result<PathBuf, Error> {
         .map_err(|error| store_error(format!("cannot use the path `{}`", path.display()), error))
 }
 
-impl_store_from_blocking!(JsonLinesStore);
+crate::impl_blocking_store!(JsonLinesStore, sessions);

@@ -5,14 +5,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use super::super::checks::{
-    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_id_not_empty,
-    ensure_session_absent,
-};
-use super::super::file_name::{self, SESSION_FILE_SUFFIX};
-use super::super::lock_file::{LockFile, LockRemoval, remove_unused_lock};
-use super::super::private_files::{resolve_links, sync_parent_dir};
-use super::super::prune::prunable_ids;
 use super::crc32::Crc32;
 use super::file_format::{self, ParsedFile};
 use super::forks::Forks;
@@ -21,7 +13,12 @@ use super::salvage::{self, SalvagedFile};
 use super::session_folder::{parent_folder, session_files_in};
 use crate::env::Clock;
 use crate::error::{Error, ErrorKind};
-use crate::session::blocking_store;
+use crate::session::backend::{
+    BlockingStore, LockFile, LockRemoval, SESSION_FILE_SUFFIX, corrupt_data_error,
+    ensure_expected_version, ensure_fork_point_exists, ensure_id_not_empty, ensure_session_absent,
+    file_name_from_id, id_from_file_name, prunable_ids, remove_unused_lock, resolve_links,
+    sync_parent_dir,
+};
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
 /// The maximum number of files whose state is cached.
@@ -63,7 +60,7 @@ struct CachedFile {
     crc: Crc32,
 }
 
-impl blocking_store::BlockingStore for SessionFiles {
+impl BlockingStore for SessionFiles {
     fn append(
         &mut self,
         lease: Option<&Lease>,
@@ -110,7 +107,7 @@ impl blocking_store::BlockingStore for SessionFiles {
         let path = self.location.path_for_write(id)?;
         let path = resolve_links(&path);
         let removal = LockRemoval::WithoutSession(path.clone());
-        let lock = LockFile::lock(lock_path(&path), id, &path, removal)?;
+        let lock = LockFile::lock_with_removal(lock_path(&path), id, &path, removal)?;
         let epoch = lock.raise_epoch(self.clock.now())?;
         // If a concurrent append has already checked the previous epoch, this call waits until the
         // append is written.
@@ -499,8 +496,8 @@ fn salvage_session_file(path: &Path) -> Result<Option<SalvagedFile>, Error> {
 /// If the file name is shortened, checks that the header contains the session's id. A file name
 /// that is not shortened already determines the id.
 fn ensure_same_id(lines: &ParsedFile, path: &Path, id: &str) -> Result<(), Error> {
-    let shortened = path.file_stem().is_some_and(|name| *name == *file_name::file_name_from_id(id))
-        && file_name::id_from_file_name(&file_name::file_name_from_id(id)).is_none();
+    let shortened = path.file_stem().is_some_and(|name| *name == *file_name_from_id(id))
+        && id_from_file_name(&file_name_from_id(id)).is_none();
     match &lines.header {
         Some(head) if shortened && head.id != id => {
             let message = format!("`{}` holds another session, `{}`", path.display(), head.id);
@@ -556,7 +553,7 @@ impl Location {
     /// Returns the path to the file that contains a fork's original session, in the same folder as
     /// the fork's file.
     fn origin_path(&self, id: &str) -> PathBuf {
-        let name = format!("{}{SESSION_FILE_SUFFIX}", file_name::file_name_from_id(id));
+        let name = format!("{}{SESSION_FILE_SUFFIX}", file_name_from_id(id));
         match self {
             Self::Folder(folder) => folder.join(name),
             Self::File { path, .. } => path.with_file_name(name),

@@ -2,9 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
-use super::super::checks::store_error;
-use super::super::file_name::{self, SESSION_FILE_SUFFIX};
 use crate::error::Error;
+use crate::session::backend::{SESSION_FILE_SUFFIX, id_from_file_name, store_error};
 
 /// Returns the folder that contains the file at `path`.
 pub(super) fn parent_folder(path: &Path) -> &Path {
@@ -23,7 +22,7 @@ pub(super) fn session_files_in(folder: &Path) -> Result<Vec<(PathBuf, Option<Str
         let Some(name) = name.and_then(|name| name.strip_suffix(SESSION_FILE_SUFFIX)) else {
             continue;
         };
-        match file_name::id_from_file_name(name) {
+        match id_from_file_name(name) {
             Some(id) if path.is_file() => files.push((path, Some(id))),
             None if name.contains('~') && path.is_file() => files.push((path, None)),
             Some(_) | None => {}

@@ -14,11 +14,10 @@ use super::database::Database;
 use super::error::PostgresError;
 use super::statements::Statements;
 use crate::error::Error;
-use crate::session::checks::{
+use crate::session::backend::{
     corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
-    ensure_session_absent, outcome_unknown_error, store_error,
+    ensure_session_absent, outcome_unknown_error, prunable_ids, store_error,
 };
-use crate::session::prune::prunable_ids;
 use crate::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
 
 /// The database, and the SQL statements for the tables of a store.

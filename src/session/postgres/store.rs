@@ -17,8 +17,7 @@ use super::schema;
 use super::session_tables::{AppendLease, NewEntries, SessionTables};
 use super::statements::Statements;
 use crate::error::Error;
-use crate::session::checks::ensure_id_not_empty;
-use crate::session::entry_json::to_json_line;
+use crate::session::backend::{ensure_id_not_empty, entry_to_json_line};
 use crate::session::{Entry, Lease, SessionInfo, Store};
 
 /// Stores sessions in a PostgreSQL database. Use this store for programs that run as several
@@ -198,7 +197,8 @@ impl PostgresStore {
         entries: Vec<Entry>,
     ) -> Result<u64, Error> {
         ensure_id_not_empty(id)?;
-        let lines = entries.iter().map(to_json_line).collect::<Result<Vec<String>, Error>>()?;
+        let lines =
+            entries.iter().map(entry_to_json_line).collect::<Result<Vec<String>, Error>>()?;
         drop(entries);
         self.shared.tables.append(&NewEntries { id, expected, lines }, lease).await
     }

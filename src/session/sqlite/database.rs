@@ -8,12 +8,13 @@ use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
 
-use super::super::checks::{corrupt_data_error, outcome_unknown_error, store_error};
-use super::super::private_files::{private_file_options, resolve_links};
 use super::database_files::{DatabaseFileIds, is_missing, wal_path};
 use super::schema;
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
+use crate::session::backend::{
+    corrupt_data_error, outcome_unknown_error, private_file_options, resolve_links, store_error,
+};
 
 /// Opens a database, and reopens it if the file at its path has been replaced or if other
 /// connections have written to the file.

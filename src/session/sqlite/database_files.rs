@@ -4,7 +4,7 @@ use std::fs;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 
-use super::super::private_files::FileId;
+use crate::session::backend::FileId;
 
 /// The identities of an open database's files: the database file, its log, and the log's index. If
 /// one of these files has been replaced or removed, later writes by SQLite are lost when the

@@ -7,15 +7,11 @@ mod session_tables;
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::SystemTime;
-
-use futures::future::{BoxFuture, FutureExt};
 
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
-use crate::session::blocking_store::{BlockingStore as _, impl_store_from_blocking};
-use crate::session::worker::Worker;
-use crate::session::{Entry, Lease, SalvageReport, SessionInfo};
+use crate::session::SalvageReport;
+use crate::session::backend::StoreThread;
 use database::Database;
 use session_tables::SessionTables;
 
@@ -98,7 +94,7 @@ use session_tables::SessionTables;
 /// ```
 #[derive(Clone, Debug)]
 pub struct SqliteStore {
-    sessions: Worker<SessionTables>,
+    sessions: StoreThread<SessionTables>,
 }
 
 impl SqliteStore {
@@ -113,7 +109,7 @@ impl SqliteStore {
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let database = Database::open(path.as_ref())?;
         let sessions = SessionTables { database, clock: Arc::new(SystemClock) };
-        Ok(Self { sessions: Worker::new("turnstream-sqlite", sessions) })
+        Ok(Self { sessions: StoreThread::new("turnstream-sqlite", sessions) })
     }
 
     /// Reads all readable entries in a session, and reports which entries are lost. Returns `None`
@@ -138,4 +134,4 @@ impl SqliteStore {
     }
 }
 
-impl_store_from_blocking!(SqliteStore);
+crate::impl_blocking_store!(SqliteStore, sessions);

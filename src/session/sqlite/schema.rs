@@ -6,9 +6,9 @@ use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, OpenFlags, TransactionBehavior};
 
-use super::super::checks::{corrupt_data_error, store_error};
 use super::database_files::wal_path;
 use crate::error::Error;
+use crate::session::backend::{corrupt_data_error, store_error};
 
 /// The maximum time to wait while another connection holds a lock on the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);

@@ -8,18 +8,14 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, Transaction, params};
 
-use super::super::checks::{
-    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
-    ensure_id_not_empty, ensure_session_absent, outcome_unknown_error, store_error,
-};
-use super::super::entry_json;
-use super::super::file_name;
-use super::super::lock_file::{LockFile, LockRemoval, first_epoch};
-use super::super::prune::prunable_ids;
 use super::database::{Database, DatabaseError, IfMissing};
 use crate::env::Clock;
 use crate::error::Error;
-use crate::session::blocking_store;
+use crate::session::backend::{
+    BlockingStore, LockFile, corrupt_data_error, ensure_expected_version, ensure_fork_point_exists,
+    ensure_has_no_forks, ensure_id_not_empty, ensure_session_absent, entry_to_json_line,
+    file_name_from_id, first_epoch, outcome_unknown_error, prunable_ids, store_error,
+};
 use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
 
 /// Manages a store's database tables.
@@ -38,7 +34,7 @@ struct SessionRow {
 
 const SELECT_SESSION: &str = "SELECT key, version, parent, inherited FROM session";
 
-impl blocking_store::BlockingStore for SessionTables {
+impl BlockingStore for SessionTables {
     fn append(
         &mut self,
         lease: Option<&Lease>,
@@ -48,7 +44,7 @@ impl blocking_store::BlockingStore for SessionTables {
     ) -> Result<u64, Error> {
         ensure_id_not_empty(id)?;
         let lines =
-            entries.iter().map(entry_json::to_json_line).collect::<Result<Vec<String>, Error>>()?;
+            entries.iter().map(entry_to_json_line).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
         let lock = lock_path(&self.database.target_path(), id);
         let missing = match expected == 0 && !lines.is_empty() {
@@ -104,7 +100,7 @@ impl blocking_store::BlockingStore for SessionTables {
     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
         ensure_id_not_empty(id)?;
         let path = self.database.target_path();
-        let held = LockFile::lock(lock_path(&path, id), id, &path, LockRemoval::Always)?;
+        let held = LockFile::lock(lock_path(&path, id), id, &path)?;
         let first = first_epoch(self.clock.now());
         self.database.write(IfMissing::ReturnNone, |transaction| {
             // The database does not exist until the first entry is written.
@@ -307,7 +303,7 @@ fn text_lossy(row: &Row<'_>, column: usize) -> Result<String, Sqlite> {
 fn lock_path(database: &Path, id: &str) -> PathBuf {
     let mut folder = database.as_os_str().to_owned();
     folder.push(".locks");
-    Path::new(&folder).join(format!("{}.lock", file_name::file_name_from_id(id)))
+    Path::new(&folder).join(format!("{}.lock", file_name_from_id(id)))
 }
 
 /// Checks that the lease belongs to the session `id`, and that the lease's lock file has not been

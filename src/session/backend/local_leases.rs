@@ -7,10 +7,10 @@ use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::{AlreadyLeased, Lease, LeaseLost};
 
-/// Tracks the leases that this process holds on the sessions of a store. Clones track the same
-/// leases.
+/// The leases that this process holds on the sessions of a store that only this process uses.
+/// Clones share the leases.
 #[derive(Clone, Debug, Default)]
-pub(super) struct LocalLeases(Arc<Mutex<LeaseTable>>);
+pub struct LocalLeases(Arc<Mutex<LeaseTable>>);
 
 #[derive(Debug, Default)]
 struct LeaseTable {
@@ -28,7 +28,11 @@ struct LocalHold {
 
 impl LocalLeases {
     /// Acquires the lease on a session.
-    pub(super) fn take(&self, id: &str) -> Result<Lease, Error> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with [`AlreadyLeased`] as its source if a run holds the lease.
+    pub fn take(&self, id: &str) -> Result<Lease, Error> {
         let mut table = lock_ignoring_poison(&self.0);
         if table.held.contains_key(id) {
             return Err(AlreadyLeased { id: id.to_owned() }.into());
@@ -40,7 +44,11 @@ impl LocalLeases {
     }
 
     /// Checks that `lease` is the latest lease on the session.
-    pub(super) fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
+    ///
+    /// # Errors
+    ///
+    /// Returns an error with [`LeaseLost`] as its source if it is not.
+    pub fn check(&self, id: &str, lease: &Lease) -> Result<(), Error> {
         let epoch = lease.epoch();
         match lock_ignoring_poison(&self.0).held.get(id) == Some(&epoch) {
             true => Ok(()),

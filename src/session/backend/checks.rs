@@ -6,28 +6,25 @@ use std::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
-/// Rejects an empty session id, because a session cannot be looked up by an empty id.
-pub(super) fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
+/// Rejects an empty session id with an [`InvalidRequest`](ErrorKind::InvalidRequest) error.
+pub fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
         false => Ok(()),
     }
 }
 
-/// Rejects an append whose expected version is not the current version.
-pub(super) fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
+/// Rejects an append whose expected version is not the current version, with a [`Conflict`].
+pub fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
         false => Err(Conflict { id: id.to_owned(), expected, found }.into()),
     }
 }
 
-/// Rejects a fork at a version that the session has not reached.
-pub(super) fn ensure_fork_point_exists(
-    id: &str,
-    at: u64,
-    version: Option<u64>,
-) -> Result<(), Error> {
+/// Rejects a fork at a version that the session has not reached, with an
+/// [`InvalidRequest`](ErrorKind::InvalidRequest) error. `version` is `None` if there is no session.
+pub fn ensure_fork_point_exists(id: &str, at: u64, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(version) if at <= version => Ok(()),
         Some(version) => {
@@ -38,16 +35,18 @@ pub(super) fn ensure_fork_point_exists(
     }
 }
 
-/// Rejects a fork whose id is already in use.
-pub(super) fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
+/// Rejects a fork whose id is already in use, with a [`Conflict`]. `version` is the version of the
+/// session with this id, if there is one.
+pub fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(found) => Err(Conflict { id: new.to_owned(), expected: 0, found }.into()),
         None => Ok(()),
     }
 }
 
-/// Rejects the deletion of a session that has forks, because the forks share the session's entries.
-pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
+/// Rejects the deletion of a session that has forks, for stores whose forks share the session's
+/// entries. `fork` is the id of a fork, if there is one.
+pub fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
             let message =
@@ -59,7 +58,7 @@ pub(super) fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Resul
 }
 
 /// Creates the error for an operation that failed in the underlying storage.
-pub(super) fn store_error(
+pub(in crate::session) fn store_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,
 ) -> Error {
@@ -67,13 +66,13 @@ pub(super) fn store_error(
 }
 
 /// Creates the error for corrupt data, that is, data that a store never writes.
-pub(super) fn corrupt_data_error(message: impl Into<String>) -> Error {
+pub(in crate::session) fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }
 
 /// Creates the error for an operation after which it is unknown whether the underlying storage was
 /// changed.
-pub(super) fn outcome_unknown_error(
+pub(in crate::session) fn outcome_unknown_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,
 ) -> Error {

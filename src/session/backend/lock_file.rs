@@ -9,8 +9,8 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
 use crate::session::AlreadyLeased;
-use crate::session::checks::store_error;
-use crate::session::private_files::{FileId, create_private_dir, private_file_options};
+use crate::session::backend::checks::store_error;
+use crate::session::backend::private_files::{FileId, create_private_dir, private_file_options};
 
 /// The text at the start of every lock file. A file without this prefix belongs to another program.
 const PREFIX: &str = "turnstream lease ";
@@ -21,8 +21,10 @@ const MAX_ATTEMPTS: usize = 100;
 
 /// Holds an exclusive lock on a file for as long as this value exists (using `flock` or the
 /// system's equivalent). The operating system releases the lock no matter how the process ends.
+///
+/// A store on a file system can use a lock as the `hold` of a [`Lease`](crate::session::Lease).
 #[derive(Debug)]
-pub(super) struct LockFile {
+pub struct LockFile {
     /// The locked file. The mutex guards the file's cursor. No code blocks while it holds the
     /// mutex.
     file: Mutex<File>,
@@ -32,22 +34,28 @@ pub(super) struct LockFile {
 
 /// Determines whether the lock file is removed when the lock is released.
 #[derive(Debug)]
-pub(super) enum LockRemoval {
+pub(in crate::session) enum LockRemoval {
     Always,
     /// The lock file is removed only if no session file exists at this path.
     WithoutSession(PathBuf),
 }
 
 impl LockFile {
-    /// Locks the file at `path` without waiting. If the file does not exist, it is created with the
-    /// same permissions as `like`.
+    /// Locks the file at `path` for the session `id`, without waiting. If the file does not exist,
+    /// it is created with the same permissions as `like`. The file is removed when the lock is
+    /// released.
     ///
     /// # Errors
     ///
     /// Returns an error with [`AlreadyLeased`] as its source if this process or another process has
     /// already locked the file. Also returns an error if the file is not a lock file; the file is
     /// then left unchanged.
-    pub(super) fn lock(
+    pub fn lock(path: PathBuf, id: &str, like: &Path) -> Result<Self, Error> {
+        Self::lock_with_removal(path, id, like, LockRemoval::Always)
+    }
+
+    /// Like [`lock`](Self::lock). `removal` determines when the file is removed.
+    pub(in crate::session) fn lock_with_removal(
         path: PathBuf,
         id: &str,
         like: &Path,
@@ -93,13 +101,13 @@ impl LockFile {
 
     /// Returns whether the locked file is still the file at `path`. If this method returns `false`,
     /// another process may have locked the file that is now at `path`.
-    pub(super) fn is_at(&self, path: &Path) -> bool {
+    pub fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }
 
     /// Increments the epoch in the file and returns the new epoch. The first epoch is a timestamp,
     /// so that it is higher than any epoch in an earlier file that has since been removed.
-    pub(super) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
+    pub(in crate::session) fn raise_epoch(&self, now: SystemTime) -> Result<u64, Error> {
         let raise = |file: &mut File| {
             let epoch = match read_epoch(file)? {
                 Some(epoch) => epoch.saturating_add(1),
@@ -121,7 +129,7 @@ impl LockFile {
     }
 
     /// Reads the epoch from the file. Returns `None` if the file contains no epoch.
-    pub(super) fn epoch(&self) -> Option<u64> {
+    pub(in crate::session) fn epoch(&self) -> Option<u64> {
         read_epoch(&mut self.lock_file()).ok().flatten()
     }
 
@@ -131,7 +139,7 @@ impl LockFile {
 }
 
 /// Returns the first epoch of a new lock file: the time `now` in microseconds since 1970.
-pub(super) fn first_epoch(now: SystemTime) -> u64 {
+pub(in crate::session) fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     // Epochs are also stored as signed integers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
@@ -161,9 +169,9 @@ fn read_epoch(file: &mut File) -> io::Result<Option<u64>> {
 
 /// Removes the lock file of a deleted session. If a run holds the lock, the file is kept, and that
 /// run removes the file when it releases the lock.
-pub(super) fn remove_unused_lock(path: &Path, id: &str) {
+pub(in crate::session) fn remove_unused_lock(path: &Path, id: &str) {
     if path.exists() {
-        drop(LockFile::lock(path.to_owned(), id, path, LockRemoval::Always));
+        drop(LockFile::lock(path.to_owned(), id, path));
     }
 }
 

@@ -8,7 +8,7 @@ use crate::session::SessionInfo;
 /// Returns the ids of the sessions that were last written to before the given time. A fork is
 /// listed before its original session. If a fork is kept, its original session is not included.
 /// Sessions that cannot be read are kept.
-pub(super) fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
+pub fn prunable_ids(sessions: &[SessionInfo], before: SystemTime) -> Vec<&str> {
     let by_id: HashMap<&str, &SessionInfo> = sessions.iter().map(|it| (&*it.id, it)).collect();
     let origin = |session: &SessionInfo| {
         session.origin.as_ref().and_then(|fork| by_id.get(&*fork.id)).copied()

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use crate::fnv::fnv1a_128;
 
 /// The extension of session files.
-pub(super) const SESSION_FILE_SUFFIX: &str = ".jsonl";
+pub(in crate::session) const SESSION_FILE_SUFFIX: &str = ".jsonl";
 
 /// The maximum length of a file name. A longer name is replaced by a prefix and a hash, because
 /// file systems limit names to about 255 bytes, and some to only 143.
@@ -21,7 +21,7 @@ const WINDOWS_DEVICE_NAMES: [&str; 22] = [
 /// Returns the name of a session's file, without the extension. Lower-case letters, digits, `-` and
 /// `_` are kept; every other byte is replaced by `%` and two hexadecimal digits. Upper-case letters
 /// are also replaced, because a file system may be case-insensitive.
-pub(super) fn file_name_from_id(id: &str) -> String {
+pub fn file_name_from_id(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
         let plain = matches!(byte, b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_');
@@ -45,7 +45,7 @@ pub(super) fn file_name_from_id(id: &str) -> String {
 }
 
 /// Returns the session id that a file name encodes, or `None` for shortened and invalid names.
-pub(super) fn id_from_file_name(name: &str) -> Option<String> {
+pub(in crate::session) fn id_from_file_name(name: &str) -> Option<String> {
     let mut bytes = Vec::with_capacity(name.len());
     let mut rest = name.bytes();
     while let Some(byte) = rest.next() {

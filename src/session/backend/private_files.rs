@@ -3,16 +3,16 @@
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
 use std::path::{Path, PathBuf};
 
-use super::checks::store_error;
 use crate::error::Error;
+use crate::session::backend::checks::store_error;
 
 /// Identifies a file independently of its path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct FileId(u64, u64);
+pub(in crate::session) struct FileId(u64, u64);
 
 impl FileId {
     #[cfg(unix)]
-    pub(super) fn from_metadata(file: &Metadata) -> Self {
+    pub(in crate::session) fn from_metadata(file: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
 
         Self(file.dev(), file.ino())
@@ -21,13 +21,13 @@ impl FileId {
     /// Returns the same id for all files, because on systems other than Unix, a file cannot be
     /// replaced while it is open.
     #[cfg(not(unix))]
-    pub(super) fn from_metadata(_file: &Metadata) -> Self {
+    pub(in crate::session) fn from_metadata(_file: &Metadata) -> Self {
         Self(0, 0)
     }
 }
 
 /// Resolves the symbolic links in a path, even if the target file does not exist yet.
-pub(super) fn resolve_links(path: &Path) -> PathBuf {
+pub fn resolve_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     // The operating system has the same limit for resolving links.
     for _ in 0..40 {
@@ -49,7 +49,7 @@ pub(super) fn resolve_links(path: &Path) -> PathBuf {
 
 /// Returns options for creating files that only the owner can access. Existing files keep their
 /// permissions.
-pub(super) fn private_file_options() -> OpenOptions {
+pub(in crate::session) fn private_file_options() -> OpenOptions {
     #[allow(unused_mut, reason = "elsewhere the permissions of the folder apply")]
     let mut options = OpenOptions::new();
     #[cfg(unix)]
@@ -59,7 +59,7 @@ pub(super) fn private_file_options() -> OpenOptions {
 
 /// Creates a folder and its parents, accessible only to the owner. Existing folders keep their
 /// permissions.
-pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
+pub(in crate::session) fn create_private_dir(folder: &Path) -> Result<(), Error> {
     let missing = folder.ancestors().take_while(|folder| !folder.as_os_str().is_empty());
     let missing: Vec<&Path> = missing.take_while(|folder| !folder.exists()).collect();
     let mut builder = DirBuilder::new();
@@ -72,7 +72,7 @@ pub(super) fn create_private_dir(folder: &Path) -> Result<(), Error> {
 }
 
 /// Syncs the folder that contains a file to disk, so that the file's name is durable.
-pub(super) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
+pub(in crate::session) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
     // On systems other than Unix, a folder cannot be opened and need not be synced.
     if !cfg!(unix) {
         return Ok(());

@@ -13,33 +13,34 @@ use crate::lock::lock_ignoring_poison;
 
 type Job<T> = Box<dyn FnOnce(&mut T) + Send>;
 
-/// Runs jobs one at a time on a dedicated thread, which owns a value that the jobs use.
+/// Runs the operations of a store one at a time on a dedicated thread, which owns the value that
+/// the operations use, such as a connection to a database. Clones share the thread.
 ///
-/// The first job starts the thread. When the last clone is dropped, the thread completes all
-/// submitted jobs, drops the value and ends. Dropping the last clone blocks until the thread has
-/// ended, or until [`JOIN_TIMEOUT`] has passed.
-pub(super) struct Worker<T> {
-    shared: Arc<SharedWorker<T>>,
+/// The first operation starts the thread. When the last clone is dropped, the thread completes all
+/// submitted operations, drops the value and ends. Dropping the last clone blocks until the thread
+/// has ended, but for at most five seconds.
+pub struct StoreThread<T> {
+    shared: Arc<SharedThread<T>>,
 }
 
 /// The maximum time to wait for the thread to end. A job may wait while another process holds a
 /// lock; dropping the value takes only milliseconds. Tests always wait until the thread has ended.
 const JOIN_TIMEOUT: Duration = Duration::from_secs(if cfg!(test) { 3600 } else { 5 });
 
-struct SharedWorker<T> {
+struct SharedThread<T> {
     name: &'static str,
-    state: Mutex<WorkerState<T>>,
+    state: Mutex<ThreadState<T>>,
 }
 
-enum WorkerState<T> {
+enum ThreadState<T> {
     /// The thread has not been started yet.
     Idle(T),
-    Running(WorkerThread<T>),
+    Running(RunningThread<T>),
     /// The thread could not be started, and the value was dropped.
     Lost,
 }
 
-struct WorkerThread<T> {
+struct RunningThread<T> {
     id: ThreadId,
     job_sender: mpsc::Sender<Job<T>>,
     /// The receiver for the exit signal. The channel is disconnected once the thread has dropped
@@ -47,17 +48,23 @@ struct WorkerThread<T> {
     exit_signal: mpsc::Receiver<Infallible>,
 }
 
-impl<T: Send + 'static> Worker<T> {
-    /// Creates a worker whose thread has the given name. The thread is started by the first job.
-    pub(super) fn new(name: &'static str, value: T) -> Self {
+impl<T: Send + 'static> StoreThread<T> {
+    /// Creates a thread with the given name for the given value. The first operation starts the
+    /// thread.
+    pub fn new(name: &'static str, value: T) -> Self {
         Self {
-            shared: Arc::new(SharedWorker { name, state: Mutex::new(WorkerState::Idle(value)) }),
+            shared: Arc::new(SharedThread { name, state: Mutex::new(ThreadState::Idle(value)) }),
         }
     }
 
-    /// Runs a job and returns its result. The first poll submits the job; dropping the future after
-    /// the first poll does not cancel the job.
-    pub(super) async fn run<R: Send + 'static>(
+    /// Runs an operation and returns its result. The first poll submits the operation; dropping the
+    /// future after the first poll does not cancel the operation.
+    ///
+    /// # Errors
+    ///
+    /// Returns the operation's error. Returns a [`Panic`](ErrorKind::Panic) error if the operation
+    /// panics, and a [`Store`](ErrorKind::Store) error if the thread cannot be started.
+    pub async fn run<R: Send + 'static>(
         &self,
         job: impl FnOnce(&mut T) -> Result<R, Error> + Send + 'static,
     ) -> Result<R, Error> {
@@ -72,39 +79,40 @@ impl<T: Send + 'static> Worker<T> {
 
     fn submit(&self, job: Job<T>) -> Result<(), Error> {
         let mut state = self.shared.lock_state();
-        *state = match mem::replace(&mut *state, WorkerState::Lost) {
-            WorkerState::Idle(value) => {
-                WorkerState::Running(spawn_thread(self.shared.name, value)?)
+        *state = match mem::replace(&mut *state, ThreadState::Lost) {
+            ThreadState::Idle(value) => {
+                ThreadState::Running(spawn_thread(self.shared.name, value)?)
             }
             other => other,
         };
         match &*state {
-            WorkerState::Running(thread) => {
+            ThreadState::Running(thread) => {
                 thread.job_sender.send(job).map_err(|_| thread_gone_error())
             }
-            WorkerState::Idle(_) | WorkerState::Lost => Err(thread_gone_error()),
+            ThreadState::Idle(_) | ThreadState::Lost => Err(thread_gone_error()),
         }
     }
 
-    /// Applies `change` to the value. Does nothing once a job has been submitted.
-    pub(super) fn configure(&mut self, change: impl FnOnce(&mut T)) {
+    /// Applies `change` to the value. Does nothing once an operation has been submitted.
+    pub fn configure(&mut self, change: impl FnOnce(&mut T)) {
         match &mut *self.shared.lock_state() {
-            WorkerState::Idle(value) => change(value),
-            WorkerState::Running(_) | WorkerState::Lost => {}
+            ThreadState::Idle(value) => change(value),
+            ThreadState::Running(_) | ThreadState::Lost => {}
         }
     }
 }
 
-impl<T> SharedWorker<T> {
-    fn lock_state(&self) -> MutexGuard<'_, WorkerState<T>> {
+impl<T> SharedThread<T> {
+    fn lock_state(&self) -> MutexGuard<'_, ThreadState<T>> {
         lock_ignoring_poison(&self.state)
     }
 }
 
-impl<T> Drop for SharedWorker<T> {
+impl<T> Drop for SharedThread<T> {
     fn drop(&mut self) {
-        let state = mem::replace(&mut *self.lock_state(), WorkerState::Lost);
-        let WorkerState::Running(WorkerThread { id, job_sender: jobs, exit_signal: ended }) = state
+        let state = mem::replace(&mut *self.lock_state(), ThreadState::Lost);
+        let ThreadState::Running(RunningThread { id, job_sender: jobs, exit_signal: ended }) =
+            state
         else {
             return;
         };
@@ -117,7 +125,7 @@ impl<T> Drop for SharedWorker<T> {
     }
 }
 
-fn spawn_thread<T: Send + 'static>(name: &str, mut value: T) -> Result<WorkerThread<T>, Error> {
+fn spawn_thread<T: Send + 'static>(name: &str, mut value: T) -> Result<RunningThread<T>, Error> {
     let (sender, jobs) = mpsc::channel::<Job<T>>();
     let (ends, ended) = mpsc::channel();
     let work = move || {
@@ -129,7 +137,7 @@ fn spawn_thread<T: Send + 'static>(name: &str, mut value: T) -> Result<WorkerThr
     };
     match thread::Builder::new().name(name.to_owned()).spawn(work) {
         Ok(thread) => {
-            Ok(WorkerThread { id: thread.thread().id(), job_sender: sender, exit_signal: ended })
+            Ok(RunningThread { id: thread.thread().id(), job_sender: sender, exit_signal: ended })
         }
         Err(error) => {
             let message = format!("the store's thread cannot be started: {error}");
@@ -142,15 +150,15 @@ fn thread_gone_error() -> Error {
     Error::new(ErrorKind::Store, "the store's thread is gone")
 }
 
-impl<T> Clone for Worker<T> {
+impl<T> Clone for StoreThread<T> {
     fn clone(&self) -> Self {
         Self { shared: Arc::clone(&self.shared) }
     }
 }
 
-impl<T> fmt::Debug for Worker<T> {
+impl<T> fmt::Debug for StoreThread<T> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("name", &self.shared.name).finish_non_exhaustive()
+        f.debug_struct("StoreThread").field("name", &self.shared.name).finish_non_exhaustive()
     }
 }
 
@@ -164,10 +172,10 @@ mod tests {
 
     #[test]
     fn jobs_run_in_submission_order() {
-        let worker = Worker::new("test", Vec::new());
+        let thread = StoreThread::new("test", Vec::new());
         block_on(async {
             let push = |n: i32| {
-                worker.run(move |list: &mut Vec<i32>| {
+                thread.run(move |list: &mut Vec<i32>| {
                     list.push(n);
                     Ok(())
                 })
@@ -175,14 +183,14 @@ mod tests {
             // Each future submits its job when it is first polled.
             let done = join_all([1, 2, 3].map(push)).await;
             assert!(done.iter().all(Result::is_ok));
-            assert_eq!(worker.run(|list| Ok(list.clone())).await.unwrap(), [1, 2, 3]);
+            assert_eq!(thread.run(|list| Ok(list.clone())).await.unwrap(), [1, 2, 3]);
         });
     }
 
     #[test]
     fn a_job_runs_once_its_future_was_polled_even_if_dropped_afterwards() {
-        let worker = Worker::new("test", 0);
-        drop(worker.run(|n| {
+        let thread = StoreThread::new("test", 0);
+        drop(thread.run(|n| {
             *n += 100;
             Ok(())
         }));
@@ -192,17 +200,17 @@ mod tests {
                 Ok(())
             })
             .now_or_never();
-        assert_eq!(block_on(worker.run(|n| Ok(*n))).unwrap(), 1);
+        assert_eq!(block_on(thread.run(|n| Ok(*n))).unwrap(), 1);
     }
 
     #[test]
     fn a_panic_in_a_job_is_its_error_and_the_next_job_runs() {
-        let worker = Worker::new("test", 7);
-        let error = block_on(worker.run(|_| -> Result<(), Error> { panic!("dropped it") }));
+        let thread = StoreThread::new("test", 7);
+        let error = block_on(thread.run(|_| -> Result<(), Error> { panic!("dropped it") }));
         let error = error.unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Panic);
         assert_eq!(error.message(), "a store panicked: dropped it");
-        assert_eq!(block_on(worker.run(|n| Ok(*n))).unwrap(), 7);
+        assert_eq!(block_on(thread.run(|n| Ok(*n))).unwrap(), 7);
     }
 
     /// Sends a message when it is dropped.
@@ -218,8 +226,8 @@ mod tests {
     fn the_drop_of_the_last_clone_waits_for_the_jobs_and_the_drop_of_the_value() {
         let (told, tells) = mpsc::channel();
         let (go, may_go) = mpsc::channel::<()>();
-        let worker = Worker::new("test", DropProbe(told));
-        let other = worker.clone();
+        let thread = StoreThread::new("test", DropProbe(told));
+        let other = thread.clone();
         // The job is submitted and its future dropped; it still runs.
         let _ = worker
             .run(move |value| {
@@ -228,7 +236,7 @@ mod tests {
                 Ok(())
             })
             .now_or_never();
-        drop(worker);
+        drop(thread);
         assert!(tells.try_recv().is_err());
         go.send(()).unwrap();
         drop(other);
@@ -238,15 +246,15 @@ mod tests {
     #[test]
     fn the_last_clone_may_be_dropped_on_the_thread_itself() {
         let (told, tells) = mpsc::channel();
-        let worker = Worker::new("test", DropProbe(told));
+        let thread = StoreThread::new("test", DropProbe(told));
         let (hand_over, handed_over) = mpsc::channel();
         let _ = worker
             .run(move |_| {
-                drop::<Worker<DropProbe>>(handed_over.recv().unwrap());
+                drop::<StoreThread<DropProbe>>(handed_over.recv().unwrap());
                 Ok(())
             })
             .now_or_never();
-        hand_over.send(worker).unwrap();
+        hand_over.send(thread).unwrap();
         assert_eq!(tells.recv(), Ok("dropped"));
     }
 }
