@@ -4,8 +4,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::SystemTime;
 
-use futures::future::BoxFuture;
-
 use crate::env::{Clock, SystemClock};
 use crate::error::Error;
 use crate::lock::lock_ignoring_poison;
