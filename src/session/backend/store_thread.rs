@@ -117,7 +117,7 @@ impl<T> Drop for SharedThread<T> {
             return;
         };
         drop(jobs);
-        // A job may wake a task that drops the last clone on the worker's own thread, which must
+        // A job may wake a task that drops the last clone on the thread's own thread, which must
         // not wait for itself.
         if thread::current().id() != id {
             let _ = ended.recv_timeout(JOIN_TIMEOUT);
@@ -194,7 +194,7 @@ mod tests {
             *n += 100;
             Ok(())
         }));
-        let _ = worker
+        let _ = thread
             .run(|n| {
                 *n += 1;
                 Ok(())
@@ -229,7 +229,7 @@ mod tests {
         let thread = StoreThread::new("test", DropProbe(told));
         let other = thread.clone();
         // The job is submitted and its future dropped; it still runs.
-        let _ = worker
+        let _ = thread
             .run(move |value| {
                 let _ = may_go.recv();
                 value.0.send("job").unwrap();
@@ -248,7 +248,7 @@ mod tests {
         let (told, tells) = mpsc::channel();
         let thread = StoreThread::new("test", DropProbe(told));
         let (hand_over, handed_over) = mpsc::channel();
-        let _ = worker
+        let _ = thread
             .run(move |_| {
                 drop::<StoreThread<DropProbe>>(handed_over.recv().unwrap());
                 Ok(())
