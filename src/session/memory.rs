@@ -188,6 +188,6 @@ impl StoredSession {
     }
 }
 
-crate::impl_blocking_store!(MemoryStore, sessions);
+crate::session::backend::impl_blocking_store!(MemoryStore, sessions);
 
 impl_debug!(MemoryStore(it), sessions = it.sessions.lock_sessions().len());

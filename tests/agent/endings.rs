@@ -10,7 +10,7 @@ use turnstream::agent::{Agent, Budget, Limits};
 use turnstream::event::{EndReason, InterruptedPhase};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
-use turnstream::{Error, ErrorKind, Event, Item, Outcome, Usage};
+use turnstream::{Error, ErrorKind, Event, Item, Outcome, Toolkit, Usage};
 
 use crate::support::runs::limits_with_max_turns;
 use crate::support::tools::uncounted_tool;
@@ -79,7 +79,7 @@ fn agents_by_end_reason() -> Vec<(EndReason, Agent)> {
             EndReason::Interrupted(InterruptedPhase::Streaming),
             scripted_agent([text_reply("half").hang()]),
         ),
-        (EndReason::Pending, scripted_agent([]).with_tools([wants_approval])),
+        (EndReason::Pending, scripted_agent([]).with_toolkit(Toolkit::new([wants_approval]))),
         (EndReason::Incomplete, scripted_agent([text_reply("half").disconnect()])),
         (EndReason::ProviderError, scripted_agent([text_reply("half").fail(busy)])),
         (EndReason::HookError, scripted_agent([]).with_hook(failing)),

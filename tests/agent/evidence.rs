@@ -290,7 +290,8 @@ async fn a_resumed_run_must_prove_changes_made_before_the_resume() {
     for (verdict, reason) in cases {
         let (agent, _) =
             evidence_agent([edit_call(), check_call("test", 0), "done".into(), "done".into()]);
-        let agent = agent.with_tools([edit_tool(), check_tool().requires_approval()]);
+        let tools = [edit_tool(), check_tool().requires_approval()];
+        let agent = agent.with_toolkit(Toolkit::new(tools));
         let paused = agent.run("go").outcome().await;
         assert_eq!(paused.reason, EndReason::Pending);
         let verdicts = paused.pending.into_iter().map(|call| (call, verdict.clone()));

@@ -17,7 +17,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::{Recorder, Recording, ReplayMismatch, ReplayRun};
 use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolOutput, Verdict};
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, Toolkit};
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::runs::limits_with_max_turns;
@@ -121,7 +121,7 @@ fn the_first_divergence_is_reported_with_its_location() {
         2,
         "request.options.max_output_tokens",
     );
-    assert_mismatch(replay(agent.clone().with_tools([])), 2, "request.tools[0]");
+    assert_mismatch(replay(agent.clone().with_toolkit(Toolkit::new([]))), 2, "request.tools[0]");
     // One turn, and no second one.
     let behind = recording.events().position(|event| matches!(event, Event::Continued { .. }));
     assert_mismatch(replay(agent.with_limits(limits_with_max_turns(1))), behind.unwrap(), "event");

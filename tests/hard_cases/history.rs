@@ -13,7 +13,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit, TurnEvent};
 
 use crate::support::items::token_usage;
 use crate::support::models::WireProvider;
@@ -208,8 +208,10 @@ mod context_overflow {
             let summary = Item::user("in short").with_flag(ItemFlag::Compacted);
             Ok(Some(Compaction::new(0, 3, vec![summary])))
         });
-        let agent =
-            agent.with_tools([nap_tool("t")]).with_compactor(first).with_window(Window::new(1_000));
+        let agent = agent
+            .with_toolkit(Toolkit::new([nap_tool("t")]))
+            .with_compactor(first)
+            .with_window(Window::new(1_000));
         let told_ = finish_run(agent.run("go")).await;
         told_.check_outcome(EndReason::Completed, 5);
         assert_eq!((compaction_count(&told_), asked.load(Ordering::Relaxed)), (1, 1));

@@ -13,7 +13,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::{Record, Recorder, Recording, Replay};
 use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolList, ToolSource, Verdict};
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Usage};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit, Usage};
 
 use crate::support::buffer::SharedBuffer;
 use crate::support::clock::paused_runtime;
@@ -126,7 +126,9 @@ fn agent_with_time_limit() -> Agent {
         "rain"
     });
     let budget = Budget::new().with_time_limit(10 * SECOND).with_wrap_up_time(4 * SECOND);
-    look_agent(model_with_look_calls(2)).with_tools([slow.unwrap()]).with_budget(budget)
+    look_agent(model_with_look_calls(2))
+        .with_toolkit(Toolkit::new([slow.unwrap()]))
+        .with_budget(budget)
 }
 
 /// Its tool comes from a source.
@@ -145,13 +147,13 @@ fn agent_with_tool_source() -> Agent {
         }
     }
 
-    look_agent(model_with_look_calls(1)).with_tools([]).with_tool_source(Source)
+    look_agent(model_with_look_calls(1)).with_toolkit(Toolkit::new([])).with_tool_source(Source)
 }
 
 /// Each call waits for a verdict.
 fn agent_asking_for_approval() -> Agent {
     look_agent(model_with_look_calls(1))
-        .with_tools([constant_tool("look", "rain").requires_approval()])
+        .with_toolkit(Toolkit::new([constant_tool("look", "rain").requires_approval()]))
 }
 
 /// A request of 100 tokens or more waits until the pool has as many.

@@ -128,3 +128,5 @@ macro_rules! impl_blocking_store {
         };
     };
 }
+
+pub use impl_blocking_store;

@@ -2,16 +2,18 @@
 //!
 //! A store that is implemented synchronously, for example over files or an embedded database,
 //! implements [`BlockingStore`]. A [`StoreThread`] runs its operations on a thread of its own, and
-//! [`impl_blocking_store!`](crate::impl_blocking_store) implements [`Store`](super::Store) with
+//! [`impl_blocking_store!`] implements [`Store`](super::Store) with
 //! both:
 //!
 //! ```
 //! use std::collections::HashMap;
 //! use std::time::SystemTime;
 //!
-//! use turnstream::session::backend::{self, BlockingStore, LocalLeases, StoreThread};
+//! use turnstream::session::backend::{
+//!     self, BlockingStore, LocalLeases, StoreThread, impl_blocking_store,
+//! };
 //! use turnstream::session::{Entry, Lease, SessionInfo, Store};
-//! use turnstream::{Error, ErrorKind, Item, impl_blocking_store};
+//! use turnstream::{Error, ErrorKind, Item};
 //!
 //! #[derive(Default)]
 //! struct Sessions {
@@ -81,7 +83,7 @@ mod private_files;
 mod prune;
 mod store_thread;
 
-pub use blocking_store::{BlockingStore, StoreFuture};
+pub use blocking_store::{BlockingStore, StoreFuture, impl_blocking_store};
 pub(super) use checks::{corrupt_data_error, outcome_unknown_error, store_error};
 pub use checks::{
     ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_id_not_empty,

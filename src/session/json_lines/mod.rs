@@ -189,4 +189,4 @@ fn to_absolute_path(path: &Path) -> Result<PathBuf, Error> {
         .map_err(|error| store_error(format!("cannot use the path `{}`", path.display()), error))
 }
 
-crate::impl_blocking_store!(JsonLinesStore, sessions);
+crate::session::backend::impl_blocking_store!(JsonLinesStore, sessions);

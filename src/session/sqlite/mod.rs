@@ -134,4 +134,4 @@ impl SqliteStore {
     }
 }
 
-crate::impl_blocking_store!(SqliteStore, sessions);
+crate::session::backend::impl_blocking_store!(SqliteStore, sessions);

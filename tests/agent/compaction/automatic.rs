@@ -16,7 +16,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::usage::{Price, Prices};
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit};
 
 use super::{compaction_order, failure_log_hook, look_call_reply, look_tool, run_to_end};
 use crate::support::items::{
@@ -245,7 +245,7 @@ async fn a_model_is_asked_only_if_shortening_by_rule_is_not_enough() {
         let (summarize, cheap) = scripted_summarizer([summary_reply()]);
         let chain = Truncator { keep_turns: 1, max_result_bytes: Some(400), ..Truncator::new() }
             .or_else(summarize);
-        let agent = agent_near_window(&model, chain).with_tools([look_tool(bytes)]);
+        let agent = agent_near_window(&model, chain).with_toolkit(Toolkit::new([look_tool(bytes)]));
         let (events, outcome) = run_to_end(agent.run("go ".repeat(30))).await;
         assert_eq!(outcome.reason, EndReason::Completed);
         (compaction_order(&events), cheap.requests().len())
