@@ -84,7 +84,6 @@
 //! |---|---|---|
 //! | 11 | [`durable`] | runs on an engine that resumes them on any machine |
 //! | | [`ui`] | runs as responses of a web server, for front ends |
-//! | | [`mcp`] | the tools of MCP servers |
 //! | 10 | [`hub`] | runs that outlive their readers |
 //! | 9 | [`session`] | histories that are stored as they grow |
 //! | | [`replay`] | runs that are recorded and replayed |
@@ -111,7 +110,7 @@
 //! |---|---|
 //! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from), [testing](guide::testing) |
 //! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
-//! | models and tools | [providers](guide::providers), [tools](guide::tools), [MCP servers](guide::mcp), [your own extensions](guide::extending) |
+//! | models and tools | [providers](guide::providers), [tools](guide::tools), [your own extensions](guide::extending) |
 //! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
 //! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |
 //!
@@ -139,7 +138,6 @@
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in a single SQLite file |
 //! | `postgres` | | `PostgresStore`: sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `redis` | | a hub that spans many machines |
-//! | `mcp` | | rmcp, and with it the tools of MCP servers |
 //! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
@@ -151,8 +149,6 @@
 //! [`loop_stream`]: stream::loop_stream
 //! [`durable`]: mod@durable
 //! [`hub`]: mod@hub
-#![cfg_attr(feature = "mcp", doc = "[`mcp`]: mod@mcp")]
-#![cfg_attr(not(feature = "mcp"), doc = "[`mcp`]: #features")]
 //! [`task`]: mod@task
 #![cfg_attr(feature = "testing", doc = "[`testing`]: mod@testing")]
 #![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #features")]
@@ -182,8 +178,6 @@ pub mod item;
 pub mod journal;
 mod json_lines;
 mod lock;
-#[cfg(feature = "mcp")]
-pub mod mcp;
 pub mod provider;
 pub mod replay;
 pub mod request;

@@ -375,10 +375,9 @@ impl Agent {
         })
     }
 
-    /// Returns the maximum number of output tokens per turn, or `None` if no maximum is set.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn max_output_tokens(&self) -> Option<u32> {
-        self.0.prompt.options.max_output_tokens
+    /// Returns the request options.
+    pub fn options(&self) -> &Options {
+        &self.0.prompt.options
     }
 
     /// Sets all numeric limits, such as the maximum number of requests per run; see [`Limits`].

@@ -34,7 +34,6 @@
 //! | page | topic |
 //! |---|---|
 //! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
-//! | [MCP servers](mcp) | give an agent the tools of MCP servers |
 //! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
 //! | [A worker](worker) | perform many jobs with agents, and end cleanly on SIGTERM |
 //! | [Record and replay](replay) | record a run, and run it again from the recording |
@@ -51,7 +50,6 @@
 #![cfg_attr(
     not(all(
         feature = "http",
-        feature = "mcp",
         feature = "postgres",
         feature = "redis",
         feature = "schemars",
@@ -111,7 +109,7 @@ pub mod tools {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(
-    all(feature = "mcp", feature = "schemars", feature = "testing"),
+    all(feature = "schemars", feature = "testing"),
     doc = include_str!("media.md")
 )]
 pub mod media {}
@@ -143,10 +141,6 @@ pub mod performance {}
 #[doc = include_str!("links.md")]
 #[doc = include_str!("front_ends.md")]
 pub mod front_ends {}
-
-#[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "mcp", feature = "testing"), doc = include_str!("mcp.md"))]
-pub mod mcp {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("sessions.md")]

@@ -27,7 +27,8 @@ const DEFAULT_CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// pool.
 ///
 /// The client does not follow redirects, so a key is only ever sent to the configured address. Only
-/// requests to MCP servers follow redirects, and only within the origin of the address.
+/// the requests of a [`reqwest_client`](Self::reqwest_client) follow redirects, and only within the
+/// origin of the address.
 #[derive(Clone)]
 pub struct HttpClient {
     clients: Arc<ClientCache>,
@@ -82,7 +83,6 @@ enum RedirectPolicy {
     ReturnResponse,
     /// A redirect with status 307 or 308, which keeps the method and the body, is followed within
     /// the origin of the address. Any other redirect is a [`RefusedRedirect`] error.
-    #[cfg(feature = "mcp")]
     FollowWithinOrigin,
 }
 
@@ -90,7 +90,6 @@ impl RedirectPolicy {
     fn to_reqwest(self) -> reqwest::redirect::Policy {
         match self {
             Self::ReturnResponse => reqwest::redirect::Policy::none(),
-            #[cfg(feature = "mcp")]
             Self::FollowWithinOrigin => reqwest::redirect::Policy::custom(|attempt| {
                 let keeps_body = matches!(attempt.status().as_u16(), 307 | 308);
                 let first = attempt.previous().first();
@@ -99,7 +98,7 @@ impl RedirectPolicy {
                 if keeps_body && is_within_origin && attempt.previous().len() <= MAX_REDIRECTS {
                     return attempt.follow();
                 }
-                let (status, location) = (attempt.status().as_u16(), attempt.url().clone());
+                let (status, location) = (attempt.status().as_u16(), attempt.url().to_string());
                 attempt.error(RefusedRedirect { status, location })
             }),
         }
@@ -107,26 +106,25 @@ impl RedirectPolicy {
 }
 
 /// The maximum number of redirects that are followed for a request.
-#[cfg(feature = "mcp")]
 const MAX_REDIRECTS: usize = 10;
 
-/// The error for a redirect that is not followed.
-#[cfg(feature = "mcp")]
-#[derive(Debug)]
-pub(crate) struct RefusedRedirect {
-    pub(crate) status: u16,
-    /// The address to which the server redirects.
-    pub(crate) location: reqwest::Url,
+/// The source of the error for a redirect that a [`reqwest_client`](HttpClient::reqwest_client)
+/// does not follow.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct RefusedRedirect {
+    /// The status of the response.
+    pub status: u16,
+    /// The URL to which the server redirects. The URL may contain secrets.
+    pub location: String,
 }
 
-#[cfg(feature = "mcp")]
 impl fmt::Display for RefusedRedirect {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "the redirect with the status {} was not followed", self.status)
     }
 }
 
-#[cfg(feature = "mcp")]
 impl StdError for RefusedRedirect {}
 
 impl ClientCache {
@@ -218,16 +216,17 @@ impl HttpClient {
     /// [`ErrorKind::Panic`].
     ///
     /// Two settings are applied after `customize` and cannot be changed. Redirects are not
-    /// followed, because the key would be sent to the redirect target; only MCP servers may
-    /// redirect, within the origin of their address. Requests to this machine (`localhost`,
+    /// followed, because the key would be sent to the redirect target, except as documented for
+    /// [`reqwest_client`](Self::reqwest_client). Requests to this machine (`localhost`,
     /// `127.0.0.1`) never use a proxy.
     ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
     /// the client's default headers, so it can neither mask keys in these headers in errors nor
     /// prevent such keys from being sent over plain HTTP.
     ///
-    /// This is the only function in the crate whose signature contains a type from the underlying
-    /// HTTP library, [`reqwest`](crate::http::reqwest).
+    /// The signatures of this function and of [`reqwest_client`](Self::reqwest_client) are the only
+    /// ones in the crate that contain a type from the underlying HTTP library,
+    /// [`reqwest`](crate::http::reqwest).
     ///
     /// ```
     /// use turnstream::http::{HttpClient, reqwest};
@@ -288,11 +287,35 @@ impl HttpClient {
         self
     }
 
-    /// Returns the reqwest client for requests to `to` from the current runtime. The client follows
-    /// redirects with status 307 or 308 within the origin of `to`, and returns an error whose
-    /// source is a [`RefusedRedirect`] for any other redirect.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn reqwest_client(&self, to: &Endpoint) -> Result<reqwest::Client, Error> {
+    /// Returns a reqwest client with these settings and connections, for a protocol whose requests
+    /// you send yourself. [`Credential::authorize`](crate::http::Credential::authorize) returns the
+    /// headers for such a request.
+    ///
+    /// The client is for requests to the origin of `url` from the current tokio runtime, which
+    /// drives its connections. The client follows redirects with status 307 or 308 within the
+    /// origin of the request. For any other redirect, it returns an error with a
+    /// [`RefusedRedirect`] among its sources.
+    ///
+    /// ```
+    /// use turnstream::http::HttpClient;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let url = "https://tickets.example/rpc";
+    /// let client = HttpClient::shared().reqwest_client(url)?;
+    /// let request = client.post(url).body("{}");
+    /// # drop(request);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if `url` is not an `http` or
+    /// `https` URL, and a [`Connect`](ErrorKind::Connect) error outside of a tokio runtime or if
+    /// the client cannot be created.
+    pub fn reqwest_client(&self, url: &str) -> Result<reqwest::Client, Error> {
+        let to = Endpoint::exact(url)?;
         let current = connection_runtime::current_runtime()?;
         let (connection, redirects) = (ConnectionPolicy::Reuse, RedirectPolicy::FollowWithinOrigin);
         let (client, _) = self.clients.get_or_build(

@@ -14,8 +14,8 @@ use tokio::time::Instant;
 
 use crate::env::instant_after;
 use crate::error::{Error, ErrorKind, panic_to_error_async};
-use crate::http::endpoint::{Header, secrets_in};
-use crate::http::{Endpoint, KeyHeader, Secret};
+use crate::http::endpoint::{Endpoint, Header, secrets_in_header};
+use crate::http::{KeyHeader, Secret};
 use crate::lock::lock_ignoring_poison;
 
 /// The time before a token's expiry at which the token is replaced. This margin ensures that the
@@ -95,7 +95,7 @@ impl Token {
 #[derive(Clone)]
 #[non_exhaustive]
 pub struct UnsignedRequest {
-    /// The HTTP method, which is always `POST`.
+    /// The HTTP method, which is `POST` for all requests to providers.
     pub method: &'static str,
     /// The full URL, including the query. If the URL contains a user name, the transport sends it
     /// and the password as `authorization: Basic …`, unless the signer sets this header.
@@ -105,6 +105,14 @@ pub struct UnsignedRequest {
     pub headers: Vec<(String, String)>,
     /// The request body, exactly as it is sent.
     pub body: Bytes,
+}
+
+impl UnsignedRequest {
+    /// Creates a `POST` request without headers and with an empty body, for
+    /// [`Credential::authorize`].
+    pub fn new(url: impl Into<String>) -> Self {
+        Self { method: "POST", url: url.into(), headers: Vec::new(), body: Bytes::new() }
+    }
 }
 
 impl fmt::Debug for UnsignedRequest {
@@ -185,16 +193,67 @@ impl Credential {
         matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
-    /// Returns the authorization for a single request to `to` with the given headers and body.
+    /// Authorizes a single request that you send yourself, for example with a
+    /// [`reqwest_client`](crate::http::HttpClient::reqwest_client). Only a
+    /// [signer](Self::signer) reads `request`. Keys are sent in `key_header`.
     ///
     /// Dropping the returned future does not cancel a token refresh that other requests are waiting
     /// for.
-    pub(crate) async fn authorize(
+    ///
+    /// ```
+    /// use turnstream::http::{Credential, KeyHeader, UnsignedRequest};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let credential = Credential::key("key-12345678");
+    /// let request = UnsignedRequest::new("https://tickets.example/rpc");
+    /// let authorization = credential.authorize(KeyHeader::Bearer, request).await?;
+    /// let (name, value) = &authorization.headers[0];
+    /// assert_eq!((&**name, &**value), ("authorization", "Bearer key-12345678"));
+    /// assert_eq!(authorization.secrets[0].mask_in("wrong: key-12345678"), "wrong: …");
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the error of the function that fetches tokens or signs, or a
+    /// [`Panic`](ErrorKind::Panic) error if it panics.
+    pub async fn authorize(
+        &self,
+        key_header: KeyHeader,
+        request: UnsignedRequest,
+    ) -> Result<Authorization, Error> {
+        self.authorize_with(key_header, || request).await
+    }
+
+    /// Authorizes a request to `to` with the given headers and body.
+    pub(crate) async fn authorize_post(
         &self,
         key_header: KeyHeader,
         to: &Endpoint,
         headers: impl Iterator<Item = &Header> + Send,
         body: &Bytes,
+    ) -> Result<Authorization, Error> {
+        let request = || {
+            let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
+            for (name, value) in headers {
+                let name = name.to_ascii_lowercase();
+                // If two headers have the same name, only the later header is sent.
+                own.retain(|(known, _)| *known != name);
+                own.push((name, value.clone()));
+            }
+            let url = to.url().as_str().to_owned();
+            UnsignedRequest { method: "POST", url, headers: own, body: body.clone() }
+        };
+        self.authorize_with(key_header, request).await
+    }
+
+    /// Authorizes a request, which is built only for a signer.
+    async fn authorize_with(
+        &self,
+        key_header: KeyHeader,
+        request: impl FnOnce() -> UnsignedRequest + Send,
     ) -> Result<Authorization, Error> {
         let mut authorization = Authorization::default();
         match &self.0 {
@@ -211,37 +270,30 @@ impl Credential {
                     (origin == TokenOrigin::Cache).then(|| (Arc::clone(tokens), held));
             }
             CredentialKind::Signer(sign) => {
-                let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
-                for (name, value) in headers {
-                    let name = name.to_ascii_lowercase();
-                    // If two headers have the same name, only the later header is sent.
-                    own.retain(|(known, _)| *known != name);
-                    own.push((name, value.clone()));
-                }
-                let request = UnsignedRequest {
-                    method: "POST",
-                    url: to.url().as_str().to_owned(),
-                    headers: own,
-                    body: body.clone(),
-                };
+                let request = request();
                 authorization.is_signature = true;
                 let signed =
                     panic_to_error_async("the signer", async { sign(request).await }).await?;
                 let headers = signed.into_iter().map(|(name, value)| (name.into(), value));
                 authorization.headers.extend(headers);
-                authorization.secrets.extend(authorization.headers.iter().flat_map(secrets_in));
+                let headers = authorization.headers.iter();
+                let secrets = headers.flat_map(|(name, value)| secrets_in_header(name, value));
+                authorization.secrets.extend(secrets);
             }
         }
         Ok(authorization)
     }
 }
 
-/// The authorization of a single request.
+/// The authorization of a single request, returned by [`Credential::authorize`]. `Debug` output
+/// shows neither the headers' values nor the secrets.
 #[derive(Default)]
-pub(crate) struct Authorization {
-    pub(crate) headers: Vec<Header>,
-    /// The secrets to mask in errors.
-    pub(crate) secrets: Vec<Secret>,
+#[non_exhaustive]
+pub struct Authorization {
+    /// The headers to send, by name. They replace headers of the request that have the same names.
+    pub headers: Vec<(Cow<'static, str>, String)>,
+    /// The secrets in the headers, which should be [masked](Secret::mask_in) in errors.
+    pub secrets: Vec<Secret>,
     /// Whether the authorization signs the request's other headers. If true, the other headers must
     /// not be replaced.
     pub(crate) is_signature: bool,
@@ -251,12 +303,20 @@ pub(crate) struct Authorization {
 
 impl Authorization {
     /// Discards the cached token after a server has rejected it with status 401. Returns whether
-    /// the server may accept a new token.
-    pub(crate) fn discard_cached_token(&self) -> bool {
+    /// the server may accept a new token, so that the request should be authorized and sent once
+    /// more.
+    pub fn discard_cached_token(&self) -> bool {
         if let Some((tokens, held)) = &self.cached_token {
             tokens.discard(held);
         }
         self.cached_token.is_some()
+    }
+}
+
+impl fmt::Debug for Authorization {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let headers: Vec<_> = self.headers.iter().map(|(name, _)| name).collect();
+        f.debug_struct("Authorization").field("headers", &headers).finish_non_exhaustive()
     }
 }
 

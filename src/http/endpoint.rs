@@ -150,9 +150,16 @@ impl Endpoint {
     }
 }
 
-/// Returns whether a header or query parameter with this name is assumed to contain a secret, based
-/// on the words in the name.
-pub(crate) fn is_secret_name(name: &str) -> bool {
+/// Returns whether a header, query parameter or command line option with this name is assumed to
+/// contain a secret, based on the words in the name.
+///
+/// ```
+/// use turnstream::http::is_secret_name;
+///
+/// assert!(is_secret_name("x-api-key") && is_secret_name("Authorization"));
+/// assert!(!is_secret_name("content-type") && !is_secret_name("idempotency-key"));
+/// ```
+pub fn is_secret_name(name: &str) -> bool {
     const SECRET_WORDS: [&str; 15] = [
         "auth",
         "authorization",
@@ -176,9 +183,32 @@ pub(crate) fn is_secret_name(name: &str) -> bool {
     !is_idempotency && name.split(['-', '_', '.']).any(is_word)
 }
 
-/// Returns the secrets in a header's value, or an empty list if the header's name does not indicate
-/// a secret.
-pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
+/// Returns the secrets in a URL, which should be [masked](Secret::mask_in) in errors: the password,
+/// long query values, and the user name and password in the encoded form in which they are sent.
+/// Returns an empty list if `url` is not an `http` or `https` URL.
+///
+/// ```
+/// use turnstream::http::secrets_in_url;
+///
+/// let secrets = secrets_in_url("https://host/?api-version=preview&key=hunter22");
+/// assert_eq!(secrets.len(), 1);
+/// assert_eq!(secrets[0].expose(), "hunter22");
+/// ```
+pub fn secrets_in_url(url: &str) -> Vec<Secret> {
+    Endpoint::exact(url).map(|endpoint| endpoint.secrets()).unwrap_or_default()
+}
+
+/// Returns the secrets in a header's value, which should be [masked](Secret::mask_in) in errors.
+/// Returns an empty list if the header's name [does not indicate a secret](is_secret_name).
+///
+/// ```
+/// use turnstream::http::secrets_in_header;
+///
+/// let secrets = secrets_in_header("authorization", "Bearer key-12345678");
+/// assert!(secrets.iter().any(|secret| secret.expose() == "key-12345678"));
+/// assert!(secrets_in_header("accept", "text/event-stream").is_empty());
+/// ```
+pub fn secrets_in_header(name: &str, value: &str) -> Vec<Secret> {
     if !is_secret_name(name) {
         return Vec::new();
     }
@@ -188,7 +218,7 @@ pub(crate) fn secrets_in((name, value): &Header) -> Vec<Secret> {
         .split([' ', ';', ','])
         .flat_map(|part| part.split_once('=').map_or([part, part], |(_, value)| [part, value]));
     let parts = parts.filter(|part| part.len() >= 8);
-    std::iter::once(value.as_str()).chain(parts).map(Secret::new).collect()
+    std::iter::once(value).chain(parts).map(Secret::new).collect()
 }
 
 /// Encodes a user name and password for basic authentication: `user:password` in base64 (RFC 7617),

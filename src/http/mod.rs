@@ -6,9 +6,10 @@
 //! | pass a key, a token that is refreshed, or a signer | [`Credential`], [`Token`] |
 //! | keep a secret out of logs and errors | [`Secret`] |
 //! | limit how long a request may take | [`Timeouts`] |
+//! | send requests of your own, with the same connections and credentials | [`HttpClient::reqwest_client`], [`Credential::authorize`] |
 //!
-//! The transport is built on the reqwest crate. The only public function whose signature contains a
-//! reqwest type is [`HttpClient::from_builder`].
+//! The transport is built on the reqwest crate. The only public functions whose signatures contain
+//! a reqwest type are [`HttpClient::from_builder`] and [`HttpClient::reqwest_client`].
 
 #[cfg(feature = "http")]
 mod body;
@@ -39,23 +40,21 @@ mod turn_deadlines;
 #[cfg(feature = "http")]
 pub use body::Body;
 #[cfg(feature = "http")]
-pub use client::HttpClient;
-#[cfg(feature = "mcp")]
-pub(crate) use client::RefusedRedirect;
-#[cfg(feature = "http")]
 pub(crate) use client::{ConnectionPolicy, PostRequest, was_connection_closed};
 #[cfg(feature = "http")]
-pub(crate) use credential::Authorization;
+pub use client::{HttpClient, RefusedRedirect};
 #[cfg(feature = "http")]
-pub use credential::{Credential, Token, UnsignedRequest};
+pub use credential::{Authorization, Credential, Token, UnsignedRequest};
 #[cfg(feature = "http")]
-pub(crate) use endpoint::{Endpoint, Header, is_secret_name, secrets_in};
+pub(crate) use endpoint::{Endpoint, Header};
+#[cfg(feature = "http")]
+pub use endpoint::{is_secret_name, secrets_in_header, secrets_in_url};
 pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
-/// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`]. Any release
-/// of this crate may change the reqwest version.
+/// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`] and
+/// [`HttpClient::reqwest_client`]. Any release of this crate may change the reqwest version.
 #[cfg(feature = "http")]
 pub use reqwest;
 #[cfg(feature = "http")]

@@ -30,8 +30,7 @@ pub use history::{History, Items};
 pub use item::{Item, ItemFlag, ItemKind, ProviderData};
 pub use json::RawJson;
 pub(crate) use json::nesting_depth;
-#[cfg(feature = "mcp")]
-pub(crate) use json_values::count_values;
+pub use json_values::count_json_values;
 pub(crate) use json_values::{
     MAX_JSON_VALUES, from_bounded_json, has_more_values_than, has_too_many_values,
     too_many_values_message,

@@ -73,8 +73,12 @@ impl PreparedCall {
         Self(Some(Box::new(begin)))
     }
 
-    /// Starts the call. If starting the call panics, the `Err` contains the panic message.
-    pub(super) fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
+    /// Starts the call, for example as a part of a call to another tool whose context is `cx`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the panic message if starting the call panics.
+    pub fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         // Invariant: only this method, which consumes the call, and `drop` take the function.
         let begin = self.0.take().expect("a call starts once, by value");
         catch_panic(|| begin(cx))

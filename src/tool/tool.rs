@@ -243,6 +243,46 @@ impl Tool {
         Arc::ptr_eq(&self.handler, &other.handler)
     }
 
+    /// Sets a fingerprint that changes whenever the tool's definition changes. Without a
+    /// fingerprint, the definition consists of the tool's name, description and schema. A
+    /// [source](crate::tool::ToolSource) whose tools have further properties, such as a server's
+    /// hints, can include them in the fingerprint: a verdict on a pending call does not apply after
+    /// the fingerprint has changed.
+    pub fn with_fingerprint(mut self, fingerprint: &str) -> Self {
+        self.fingerprint = Some(fingerprint.into());
+        self
+    }
+
+    /// Parses the arguments of a call and returns the call, without running anything; see
+    /// [`ToolHandler::prepare`]. With this method, the handler of one tool can delegate its calls
+    /// to another tool:
+    ///
+    /// ```
+    /// use turnstream::Tool;
+    /// use turnstream::tool::{PreparedCall, ToolHandler, ToolSpec};
+    ///
+    /// /// Prints the arguments of each call to a tool.
+    /// struct Printed(Tool);
+    ///
+    /// impl ToolHandler for Printed {
+    ///     fn spec(&self) -> &ToolSpec {
+    ///         self.0.spec()
+    ///     }
+    ///
+    ///     fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+    ///         println!("{arguments}");
+    ///         self.0.prepare(arguments)
+    ///     }
+    /// }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns a message to the model if the arguments are invalid.
+    pub fn prepare(&self, arguments: &str) -> Result<PreparedCall, String> {
+        self.handler.prepare(arguments)
+    }
+
     /// Creates a tool from a function that prepares its calls.
     pub(crate) fn from_prepare_fn(
         spec: ToolSpec,
@@ -260,35 +300,11 @@ impl Tool {
         Self { agent: Some(AgentBacking { agent, resume_fn: Arc::new(resume) }), ..self }
     }
 
-    /// Adds a function that receives the arguments of each call before any approval is requested.
-    /// The function is called only if the arguments are valid.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn with_prepare_observer(
-        self,
-        observe: impl Fn(&str) + Send + Sync + 'static,
-    ) -> Self {
-        let Self { handler, settings, fingerprint, agent } = self;
-        let spec = handler.spec().clone();
-        let prepare = move |_: &ToolSpec, arguments: &str| {
-            let prepared = handler.prepare(arguments)?;
-            observe(arguments);
-            Ok(prepared)
-        };
-        Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
-    }
-
     /// Reads arguments as the tool's schema describes them: an integer may be written as `5.0`, and
     /// an optional argument that is not nullable as `null`. All other arguments are unchanged.
     pub(crate) fn read_arguments<'a>(&self, arguments: &'a str) -> Cow<'a, str> {
         let read = model_json::read_by_schema(&self.spec().parameters, arguments);
         read.map_or(Cow::Borrowed(arguments), Cow::Owned)
-    }
-
-    /// Starts a call to this tool from within a call to another tool, using the context of the
-    /// outer call.
-    #[cfg(feature = "mcp")]
-    pub(crate) fn begin(&self, arguments: &str, cx: ToolContext) -> Result<UpdateStream, String> {
-        self.handler.prepare(arguments)?.start(cx)
     }
 
     /// Returns the agent that the tool runs, or `None` if the tool was not created from an agent.
@@ -302,13 +318,6 @@ impl Tool {
         let resume = Arc::clone(&self.agent.as_ref()?.resume_fn);
         let arguments = arguments.to_owned();
         Some(PreparedCall::new(move |cx| resume(cx, &arguments)))
-    }
-
-    /// Sets a fingerprint that changes whenever the tool's definition changes.
-    #[cfg_attr(not(feature = "mcp"), expect(dead_code, reason = "only MCP servers supply one"))]
-    pub(crate) fn with_fingerprint(mut self, fingerprint: &str) -> Self {
-        self.fingerprint = Some(fingerprint.into());
-        self
     }
 
     /// Returns the tool's definition, with which a request for a verdict is stored.

@@ -201,33 +201,3 @@ fn sub_agents_are_distinguished_and_leave_their_transcripts() {
     assert!(out.contains("coordinator/tests is done: max_turns, 2 turns"), "{out}");
     assert_eq!(out.lines().filter(|line| line.contains("items, the last text: ")).count(), 3);
 }
-
-#[cfg(feature = "mcp")]
-#[test]
-fn mcp_shows_the_server_and_the_progress_of_an_approved_call() {
-    let out = run_example("mcp", &["--yes"]);
-    let lines = [
-        "The server: turnstream-scripted, 2026-07-28 (Modern)",
-        "  tool tea__brew: Brews tea",
-        "  resource tea://list: teas",
-        "  prompt recommend: Asks for a tea",
-        "May `tea__brew` run with {}? [y/N] --yes",
-        "  tea__brew: {\"progress\":2.0,\"total\":3.0,\"message\":\"tea steeps\"}",
-        "The model reads: One cup of tea, made up.",
-        "The run ends as completed: `tea__brew` is done.",
-    ];
-    assert_lines_in_order(&out, &lines);
-}
-
-#[cfg(feature = "mcp")]
-#[test]
-fn mcp_uses_the_server_of_its_command_line() {
-    let server = example_program("mcp_server");
-    let out = run_example("mcp", &["--", server.to_str().unwrap(), "--era", "legacy"]);
-    let lines = [
-        "(Legacy)",
-        "  tool mcp_server__add: Adds two numbers",
-        "May `mcp_server__ask_name` run with {}? [y/N] The model reads: Denied",
-    ];
-    assert_lines_in_order(&out, &lines);
-}

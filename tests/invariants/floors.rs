@@ -37,7 +37,6 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("hub", 10),
     ("durable", 11),
     ("ui", 11),
-    ("mcp", 11),
     ("guide", 10),
 ];
 

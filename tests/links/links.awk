@@ -1,8 +1,9 @@
 # Reads Markdown pages and checks their links, as described in `run.sh`. Faults are printed as
 # `fault<TAB>FILE:LINE: text`; the files that links point to as `file<TAB>FILE:LINE<TAB>PATH`, whose existence
-# `run.sh` checks. POSIX awk, in the locale C.
+# `run.sh` checks. GUIDE is the folder of a crate's guide, which ends with `/`, and SHARED its `links.md`. POSIX awk, in
+# the locale C.
 
-BEGIN { FS = "\n"; GUIDE = "src/guide/"; SHARED = "src/guide/links.md" }
+BEGIN { FS = "\n" }
 
 FNR == 1 {
     end_page()

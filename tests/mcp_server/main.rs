@@ -6,15 +6,11 @@
 //! | `legacy` | the era of `initialize`, over lines |
 //! | `http` | both eras over Streamable HTTP |
 //! | `faults` | the faults that the server can simulate |
-//! | `example` | the example `mcp_server` as a program |
 
-mod example;
 mod faults;
 mod http;
 mod http_client;
 mod legacy;
 mod line_client;
 mod modern;
-#[path = "../support/programs.rs"]
-mod programs;
 mod tools;

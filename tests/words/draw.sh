@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# Prints random sentences from the docs in `src`, so that a reader can judge their style: `draw.sh [SEED] [COUNT]`. In
+# Prints random sentences from the docs of all crates, so that a reader can judge their style: `draw.sh [SEED] [COUNT]`. In
 # the same tree, the same seed prints the same sentences. Code, tables, headings and lines of links are skipped.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 seed=${1:-$RANDOM} count=${2:-40}
 
 sentences() {
-    git ls-files 'src/*.rs' | grep -vE '(^|/)tests?(/|\.rs$)|_tests?\.rs$' | sort | xargs awk '
+    git ls-files 'src/*.rs' 'crates/*/src/*.rs' | grep -vE '(^|/)tests?(/|\.rs$)|_tests?\.rs$' | sort | xargs awk '
         function flush(    parts, n, i, s) {
             n = split(paragraph, parts, /[.?!] +|[.?!]$/)
             for (i = 1; i <= n; i++) {

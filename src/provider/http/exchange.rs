@@ -222,7 +222,7 @@ impl<W: Wire> Attempt<W> {
             return Ok(Authorization::default());
         };
         let headers = headers.iter().chain(own_and_users);
-        let authorization = credential.authorize(*key_header, to, headers, body).await?;
+        let authorization = credential.authorize_post(*key_header, to, headers, body).await?;
         validate_headers(&authorization.headers)?;
         let secrets = self.secrets.iter().chain(&authorization.secrets);
         self.secrets = secrets.cloned().collect();

@@ -5,7 +5,7 @@ use std::fmt;
 use crate::error::{AuthProblem, Error, ErrorKind};
 use crate::http::{
     Credential, Endpoint, Header, HttpClient, KeyHeader, Secret, Timeouts, is_secret_name,
-    secrets_in,
+    secrets_in_header,
 };
 use crate::provider::http::wire::Wire;
 use crate::provider::retry::RetryPolicy;
@@ -113,7 +113,8 @@ impl HttpSettings {
     /// Returns the secrets in the URL and the headers, which must be masked in errors.
     pub(super) fn secrets(&self, to: &Endpoint) -> Vec<Secret> {
         let mut secrets = to.secrets();
-        secrets.extend(self.headers.iter().flat_map(secrets_in));
+        let headers = self.headers.iter();
+        secrets.extend(headers.flat_map(|(name, value)| secrets_in_header(name, value)));
         secrets
     }
 
