@@ -144,6 +144,14 @@
 //! else: the loop, the turn, the tools, the agent, the scripted model, sessions, the hub, front
 //! ends, durable runs, and all encoders and decoders, but no HTTP stack.
 //!
+//! # Other crates
+//!
+//! An integration with a protocol's SDK is a crate of its own:
+//!
+//! | crate | what it contains |
+//! |---|---|
+//! | `turnstream-mcp` | the tools of MCP servers |
+//!
 //! [`TurnEvent`]: turn::TurnEvent
 //! [`Step`]: stream::Step
 //! [`loop_stream`]: stream::loop_stream

@@ -73,6 +73,7 @@
 //! |---|---|---|
 //! | `rustls` | yes | TLS through rustls, with the platform's certificates |
 //! | `native-tls` | | TLS through the platform's own library |
+//! | `validate` | | a full JSON Schema validator, which checks the arguments of calls before they are sent |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

@@ -960,6 +960,7 @@ async fn deeply_nested_json_does_not_overflow_the_stack() {
     }
 }
 
+#[cfg(feature = "validate")]
 async fn call_with_schema(schema: Value) -> String {
     let result = json!({ "resultType": "complete", "content": [] });
     let client = client_of_one_tool(json!({ "name": "a", "inputSchema": schema }), result);
@@ -974,12 +975,14 @@ async fn call_with_schema(schema: Value) -> String {
     }
 }
 
+#[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn a_self_referencing_schema_does_not_overflow_the_stack() {
     let said = call_with_schema(json!({ "type": "object", "allOf": [{ "$ref": "#" }] })).await;
     assert_eq!(said, "The tool returned nothing.");
 }
 
+#[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn mutually_recursive_schemas_do_not_overflow_the_stack() {
     let said = call_with_schema(json!({
@@ -990,6 +993,7 @@ async fn mutually_recursive_schemas_do_not_overflow_the_stack() {
     assert_eq!(said, "The tool returned nothing.");
 }
 
+#[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn an_exponentially_expanding_schema_does_not_block_the_thread() {
     let mut defs = serde_json::Map::new();
@@ -1005,6 +1009,7 @@ async fn an_exponentially_expanding_schema_does_not_block_the_thread() {
     assert_eq!(said, "`s__a` has a schema that expands without bound through its references");
 }
 
+#[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn a_pathological_pattern_does_not_block_the_thread() {
     let said = call_with_schema(json!({
@@ -1014,6 +1019,7 @@ async fn a_pathological_pattern_does_not_block_the_thread() {
     assert!(said.starts_with("The arguments of `s__a` do not fit: "), "{said}");
 }
 
+#[cfg(feature = "validate")]
 #[tokio::test(start_paused = true)]
 async fn urls_in_a_schema_are_not_fetched() {
     let said = call_with_schema(json!({

@@ -12,7 +12,7 @@ target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 
 run_tests() {
     local log=$mcp_folder/log wanted ran
-    cargo test -p turnstream-mcp --all-features --test mcp -- --ignored --nocapture ${only:+"$only"} \
+    cargo test --workspace --all-features --test mcp -- --ignored --nocapture ${only:+"$only"} \
         2>"$mcp_folder/errors" | tee "$log" || { tail -50 "$mcp_folder/errors"; exit 1; }
     wanted=$({ grep -rh '#\[ignore = "needs MCP servers' $mcp_here --include='*.rs' || true; } | wc -l)
     ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
@@ -56,7 +56,7 @@ scenarios() {
     $1 list --client ${2:+--spec-version "$2"} | sed -n 's/^  - \([^ ]*\).*/\1/p' | grep -v '^auth/'
 }
 run_conformance() {
-    cargo build --quiet -p turnstream-mcp --all-features --example mcp_conformance
+    cargo build --quiet --workspace --all-features --example mcp_conformance
     local revision scenario names known=()
     # The suite runs a scenario once for each revision that it applies to, with that revision's wire.
     for revision in 2025-06-18 2025-11-25 2026-07-28; do
