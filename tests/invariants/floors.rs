@@ -142,6 +142,50 @@ fn the_files_of_a_module_have_no_import_cycles() {
     }
 }
 
+/// The folders of the crates beside the root.
+fn satellites() -> Vec<PathBuf> {
+    let crates = fs::read_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("crates")).unwrap();
+    crates.map(|entry| entry.unwrap().path()).filter(|folder| folder.join("src").exists()).collect()
+}
+
+#[test]
+fn the_files_of_a_satellite_have_no_import_cycles() {
+    for folder in satellites() {
+        let name = folder.file_name().unwrap().to_str().unwrap();
+        let mut files = ImportGraph::default();
+        // The satellite is read as if it were a module of this crate.
+        for path in source_files(&folder.join("src")) {
+            let inside = path.strip_prefix(folder.join("src")).unwrap().to_str().unwrap();
+            let inside = match inside {
+                "lib.rs" | "main.rs" => "mod.rs".to_owned(),
+                inside => inside.replace('\\', "/"),
+            };
+            let source = fs::read_to_string(&path).unwrap();
+            let source = source.replace("crate::", &format!("crate::{name}::"));
+            files.add_file(&format!("{name}/{inside}"), &source);
+        }
+        assert_eq!(files.import_cycles(name), Vec::<Vec<String>>::new(), "in {name}");
+    }
+}
+
+/// The crates of this repository that are dependencies of a package, without those of its tests.
+fn own_dependencies(manifest: &str) -> Vec<&str> {
+    let (_, dependencies) = manifest.split_once("\n[dependencies]\n").unwrap();
+    let lines = dependencies.lines().take_while(|line| !line.starts_with('['));
+    let names = lines.filter_map(|line| line.split([' ', '.']).next());
+    names.filter(|name| name.starts_with("turnstream")).collect()
+}
+
+#[test]
+fn a_satellite_depends_on_the_root_only_and_the_root_on_no_satellite() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml")).unwrap();
+    assert!(own_dependencies(&manifest(root)).is_empty());
+    for folder in satellites() {
+        assert_eq!(own_dependencies(&manifest(&folder)), ["turnstream"], "{}", folder.display());
+    }
+}
+
 #[test]
 fn an_import_cycle_is_detected() {
     let found = import_cycles(

@@ -58,10 +58,9 @@ fn law_1_the_core_spawns_and_queues_nothing() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                // The tasks of `mcp` belong to the connection of a client, never to a run; those of
-                // `session/postgres` to the connections of a store. The last entry is a test suite,
-                // which uses a store from another thread.
-                if !["task", "hub", "mcp", "testing", "session/postgres", "session/suite"]
+                // The tasks of `session/postgres` belong to the connections of a store. The last entry
+                // is a test suite, which uses a store from another thread.
+                if !["task", "hub", "testing", "session/postgres", "session/suite"]
                     .iter()
                     .any(|door| path == src.join(door))
                 {
