@@ -78,6 +78,7 @@ impl PreparedCall {
     /// # Errors
     ///
     /// Returns the panic message if starting the call panics.
+    #[expect(clippy::missing_panics_doc, reason = "the function is there until the call starts")]
     pub fn start(mut self, cx: ToolContext) -> Result<UpdateStream, String> {
         // Invariant: only this method, which consumes the call, and `drop` take the function.
         let begin = self.0.take().expect("a call starts once, by value");
