@@ -121,6 +121,7 @@ pub use resources::{Prompt, PromptArgument, Resource};
 pub use server_info::{Era, ServerInfo};
 
 /// The guide to MCP servers: connections, results, approvals, changing tool lists and limits.
+///
 #[doc = include_str!("guide/links.md")]
 #[doc = include_str!("guide/mcp.md")]
 pub mod guide {}
