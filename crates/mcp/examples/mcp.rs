@@ -1,5 +1,5 @@
-//! The tools of an MCP server: a call that needs approval, its progress and its result. The model is
-//! scripted, so the program needs no key.
+//! The tools of an MCP server: a call that needs approval, its progress and its result. The model
+//! is scripted, so the program needs no key.
 //!
 //! ```text
 //! cargo run -p turnstream-mcp --example mcp     # a server in this process
