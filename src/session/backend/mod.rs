@@ -94,7 +94,9 @@ pub use file_name::file_name_from_id;
 pub(super) use file_name::{SESSION_FILE_SUFFIX, id_from_file_name};
 pub use local_leases::LocalLeases;
 pub use lock_file::LockFile;
-pub(super) use lock_file::{LockRemoval, first_epoch, remove_unused_lock};
+#[cfg(feature = "sqlite")]
+pub(super) use lock_file::first_epoch;
+pub(super) use lock_file::{LockRemoval, remove_unused_lock};
 pub use private_files::resolve_links;
 pub(super) use private_files::{FileId, create_private_dir, private_file_options, sync_parent_dir};
 pub use prune::prunable_ids;

@@ -20,10 +20,10 @@ use session_files::{Location, SessionFiles};
 /// Stores sessions in human-readable files, with one file for each session.
 ///
 /// A file starts with a header, for example `{"type":"session","version":1,"id":"…"}`. Each append
-/// writes a line `{"type":"append","entries":2}` and then one line for each [`Entry`]. All lines
-/// end with LF. Files only grow. A fork's header contains the id of the original session, which
-/// must be stored in the same folder. The file name determines the session id, so a copy of a file
-/// is a separate session.
+/// writes a line `{"type":"append","entries":2}` and then one line for each
+/// [`Entry`](crate::session::Entry). All lines end with LF. Files only grow. A fork's header
+/// contains the id of the original session, which must be stored in the same folder. The file name
+/// determines the session id, so a copy of a file is a separate session.
 ///
 /// Each append is a single write that is on disk once the returned future completes. If the disk is
 /// full, the partial write is undone, and a later append can succeed. If the write cannot be

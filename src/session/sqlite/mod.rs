@@ -56,9 +56,9 @@ use session_tables::SessionTables;
 /// that another process holds on the database. As with every SQLite file, all processes that use
 /// the file must run on the same machine.
 ///
-/// The [lease](Lease) on a session is a lock on a file in the folder `{file}.locks` next to the
-/// database. The lock file exists while a run holds the lease. The operating system releases the
-/// lock when the process ends. The lease's epoch is stored in the database.
+/// The [lease](crate::session::Lease) on a session is a lock on a file in the folder `{file}.locks`
+/// next to the database. The lock file exists while a run holds the lease. The operating system
+/// releases the lock when the process ends. The lease's epoch is stored in the database.
 ///
 /// SQLite itself is compiled into the crate. A database cannot be opened if it was created by a
 /// later version of this crate, or if it contains other data.
