@@ -107,5 +107,5 @@ fi
 rustup component add rustfmt clippy >/dev/null 2>&1 || true
 # Panics report their line without debug information, and the build is faster.
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
-# The package in `durable` has its own lockfile. Crates that both packages use are built once.
+# Packages outside of the workspace share the crates that are built.
 export CARGO_TARGET_DIR="$PWD/target"

@@ -18,9 +18,7 @@ use deadpool_postgres::{Manager, ManagerConfig, Pool, RecyclingMethod};
 use tokio_postgres::NoTls;
 use turnstream::Item;
 use turnstream::session::{Entry, PostgresOptions, PostgresStore, Store};
-
-#[path = "../tests/postgres/server.rs"]
-mod server;
+use turnstream_test_support::postgres;
 
 const SECONDS: Duration = Duration::from_secs(2);
 const ROUNDS: usize = 3;
@@ -34,8 +32,8 @@ fn main() {
     }
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let given = env::var("TURNSTREAM_POSTGRES_URL").ok();
-    let own = given.is_none().then(|| server::Server::start(&[]));
-    let url = given.or_else(|| own.as_ref().map(server::Server::url)).unwrap();
+    let own = given.is_none().then(|| postgres::Server::start(&[]));
+    let url = given.or_else(|| own.as_ref().map(postgres::Server::url)).unwrap();
     runtime.block_on(measure(&url));
 }
 

@@ -3,9 +3,6 @@
 //!
 //! It needs a server: `cargo bench -p turnstream-properties --features redis --bench redis`.
 
-#[path = "../tests/redis/server.rs"]
-mod server;
-
 use std::time::{Duration, Instant};
 
 use futures::{StreamExt, stream};
@@ -13,12 +10,13 @@ use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{Hub, HubEvent, RunSource};
 use turnstream::turn::{Text, TurnEvent};
 use turnstream::{Error, Event, History};
+use turnstream_test_support::redis;
 
 const EVENTS: u32 = 300;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
 async fn main() -> Result<(), Error> {
-    let server = server::Server::start();
+    let server = redis::Server::start();
     for (runs, pause) in [(1, 5), (100, 100), (100, 0)] {
         measure(&server, runs, Duration::from_millis(pause)).await?;
     }
@@ -26,7 +24,7 @@ async fn main() -> Result<(), Error> {
 }
 
 /// Starts runs whose events contain the current time, and reads them in another hub.
-async fn measure(server: &server::Server, runs: u32, pause: Duration) -> Result<(), Error> {
+async fn measure(server: &redis::Server, runs: u32, pause: Duration) -> Result<(), Error> {
     let connect = async || RedisEvents::connect(&server.url()).await;
     let hub = |events: RedisEvents| Hub::builder().with_backend(events.clone(), events).build();
     let (here, there) = (hub(connect().await?), hub(connect().await?));
@@ -93,7 +91,7 @@ fn micros(since: Instant) -> u64 {
 }
 
 /// The memory of the longest log, divided by its number of entries.
-fn bytes_per_entry(server: &server::Server) -> u64 {
+fn bytes_per_entry(server: &redis::Server) -> u64 {
     let script = "local best = {0, 1} for _, key in ipairs(redis.call('KEYS', '*:log')) do \
         local count = redis.call('XLEN', key) if count > best[2] then \
         best = {redis.call('MEMORY', 'USAGE', key), count} end end return math.floor(best[1] / best[2])";

@@ -22,10 +22,9 @@
 //! # }
 //! ```
 //!
-//! [`MemoryEngine`] is for tests. The package `turnstream-restate`, in the repository's `durable`
-//! folder, contains the engine, the worker and the client for [Restate](https://restate.dev). The
-//! guide explains when you need a durable engine: [from one process to many
-//! machines](crate::guide::many_machines).
+//! [`MemoryEngine`] is for tests. The package `turnstream-restate` contains the engine, the worker
+//! and the client for [Restate](https://restate.dev). The guide explains when you need a durable
+//! engine: [from one process to many machines](crate::guide::many_machines).
 //!
 //! # How often an operation is performed
 //!

@@ -32,9 +32,5 @@ mod markdown_limits;
 mod model;
 mod page;
 mod pictures;
-#[path = "../postgres/server.rs"]
-mod postgres_server;
-#[path = "../redis/server.rs"]
-mod redis_server;
 mod server;
 mod streams;

@@ -1,22 +1,22 @@
 //! Two servers that share one PostgreSQL and one Redis act as one server for the page.
 
 use serde_json::json;
+use turnstream_test_support::{postgres, redis};
 
 use crate::driver::WIDE;
 use crate::model::Model;
 use crate::page::Page;
 use crate::server::Server;
-use crate::{postgres_server, redis_server};
 
 /// The resources that the servers share.
 struct Shared {
-    postgres: postgres_server::Server,
-    redis: redis_server::Server,
+    postgres: postgres::Server,
+    redis: redis::Server,
 }
 
 impl Shared {
     fn start() -> Self {
-        Self { postgres: postgres_server::Server::start(&[]), redis: redis_server::Server::start() }
+        Self { postgres: postgres::Server::start(&[]), redis: redis::Server::start() }
     }
 
     async fn server(&self, model: &Model) -> Server {

@@ -24,7 +24,7 @@ async fn a_run_of_a_killed_worker_continues_on_another_without_repeated_text() {
     fleet.post("/sessions/s/runs", &json!({ "text": "Begin" })).await;
     let asked = model.asked().await;
     asked.say("Looking. ");
-    asked.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    asked.end_with_call("c1", "count_lines", &json!({ "path": "." }));
     let asked = model.asked().await;
     asked.say("One ");
     page.wait_for_words("One").await;
@@ -209,7 +209,7 @@ async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_comple
     page.ask("Begin").await;
     let asked = model.asked().await;
     asked.say("Looking. ");
-    asked.end_with_call("c1", "calculate", &json!({ "expression": "2 + 3" }));
+    asked.end_with_call("c1", "count_lines", &json!({ "path": "." }));
     let asked = model.asked().await;
     page.wait_for_words("Looking.").await;
     page.wait("document.body.dataset.running === 'true'").await;
@@ -217,22 +217,22 @@ async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_comple
     drop(asked);
     let asked = model.asked().await;
     assert_eq!(tool_results(&asked.body), 1);
-    asked.say("Five.");
+    asked.say("None.");
     asked.end();
-    page.wait_for_words("Five.").await;
+    page.wait_for_words("None.").await;
     page.wait_until_idle().await;
-    assert_eq!(page.answers().await, ["Looking.", "Five."]);
+    assert_eq!(page.answers().await, ["Looking.", "None."]);
     page.wait("document.querySelectorAll('#sessions li').length === 1").await;
     page.close().await;
 }
 
-/// Uses the offline model, whose replies say that they are scripted.
+/// Uses the scripted model, whose replies say that they are scripted.
 #[tokio::test]
 #[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
 async fn pictures_of_a_killed_worker_and_a_restarted_approval_are_taken() {
-    let fleet = Fleet::start_in(project(), &["--provider", "offline"]).await;
+    let fleet = Fleet::start_in(project(), &["--scripted"], []).await;
     let page = Page::open_at(&fleet.url(), "p", WIDE).await;
-    page.ask("How many lines of Rust are in durable/src, and which file is the longest?").await;
+    page.ask("How many lines are in crates/restate/src, and which file is the longest?").await;
     page.wait("document.querySelectorAll('.card').length > 1").await;
     page.wait("document.querySelectorAll('.answer').length === 2").await;
     fleet.kill(&[&fleet.worker_of("p").0]);

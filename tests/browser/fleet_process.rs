@@ -1,4 +1,4 @@
-//! The example `fleet` of the package in `durable`, as a tree of processes.
+//! The example `fleet` of the package `turnstream-restate`, as a tree of processes.
 
 use std::net::TcpListener;
 use std::path::PathBuf;
@@ -35,13 +35,17 @@ pub(crate) struct Fleet {
 impl Fleet {
     /// Starts a fleet with a model that the test controls, and further flags.
     pub(crate) async fn start(model: &Model, flags: &[&str]) -> Self {
-        let url = model.url();
-        let all = ["--provider", "openai", "--base-url", &url, "--model", "m"];
-        Self::start_in(create_folder("fleet"), &[&all[..], flags].concat()).await
+        let variables = [("OPENAI_BASE_URL", model.url()), ("OPENAI_API_KEY", "key".to_owned())];
+        let flags = [&["--model", "openai:m"], flags].concat();
+        Self::start_in(create_folder("fleet"), &flags, variables).await
     }
 
-    /// Starts a fleet with these flags, in a folder.
-    pub(crate) async fn start_in(folder: PathBuf, flags: &[&str]) -> Self {
+    /// Starts a fleet with these flags and variables, in a folder.
+    pub(crate) async fn start_in(
+        folder: PathBuf,
+        flags: &[&str],
+        variables: impl IntoIterator<Item = (&'static str, String)>,
+    ) -> Self {
         let port = unassigned_port();
         let program = std::env::var_os("TURNSTREAM_FLEET").expect("run.sh sets TURNSTREAM_FLEET");
         let mut supervisor = Command::new(program)
@@ -49,7 +53,7 @@ impl Fleet {
             .args(flags)
             .current_dir(&folder)
             .env_remove("TURNSTREAM_WEB_TOKEN")
-            .env("OPENAI_API_KEY", "key")
+            .envs(variables)
             .stdout(Stdio::piped())
             .spawn()
             .unwrap();

@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
 # Opens the page of the examples `web` and `fleet` in Debian's Chromium, and uses it like a user. Installs the browser,
-# its driver and axe-core (package-lock.json), and a Restate server for `fleet` (durable/tests/install.sh). If they
+# its driver and axe-core (package-lock.json), and a Restate server for `fleet` (crates/restate/tests/install.sh). If they
 # cannot be installed, the script prints the reason and succeeds; if they are installed, no test may be skipped.
 # `run.sh NAME` runs only the tests with that name. With TURNSTREAM_PICTURES=FOLDER, the pictures of the READMEs are
-# written to that folder. The package in `durable` is built in TURNSTREAM_DURABLE_TARGET (default: durable/target).
+# written to that folder.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -33,11 +33,10 @@ source tests/redis/install.sh
 
 # The server that the example `fleet` needs.
 skipped=()
-if TURNSTREAM_RESTATE_SERVER=$(durable/tests/install.sh | tail -1); then
+if TURNSTREAM_RESTATE_SERVER=$(crates/restate/tests/install.sh | tail -1); then
     export TURNSTREAM_RESTATE_SERVER
-    durable_target=$(realpath -m "${TURNSTREAM_DURABLE_TARGET:-durable/target}")
-    CARGO_TARGET_DIR=$durable_target cargo build --quiet --manifest-path durable/Cargo.toml --all-features --example fleet
-    export TURNSTREAM_FLEET=$durable_target/debug/examples/fleet
+    cargo build --quiet --workspace --all-features --example fleet
+    export TURNSTREAM_FLEET=$target/debug/examples/fleet
 else
     unset TURNSTREAM_RESTATE_SERVER
     echo "skipped: the tests of the example fleet, which need a Restate server"

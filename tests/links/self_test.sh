@@ -9,7 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 # Creates the repository without faults.
 make_repository() {
     rm -rf "${folder:?}"/*
-    mkdir -p "$folder/src/guide" "$folder/examples/small" "$folder/durable"
+    mkdir -p "$folder/src/guide" "$folder/examples/small" "$folder/crates/store"
     : >"$folder/src/tool.rs"
     : >"$folder/examples/small/picture.png"
     cat >"$folder/README.md" <<'END'
@@ -17,7 +17,7 @@ make_repository() {
 
 See [the guide](src/guide/tools.md#many-tools), [the web](https://example.com/#x), [a section](#a-section--code)
 and [one on
-two lines](durable/README.md). `[not a link](missing.md)` is code, \[neither\] is a link.
+two lines](crates/store/README.md). `[not a link](missing.md)` is code, \[neither\] is a link.
 
 ![A picture](examples/small/picture.png)
 <img src="examples/small/picture.png" width="9">
@@ -31,10 +31,10 @@ two lines](durable/README.md). `[not a link](missing.md)` is code, \[neither\] i
 struct Small;
 ```
 END
-    cat >"$folder/durable/README.md" <<'END'
-# Durable
+    cat >"$folder/crates/store/README.md" <<'END'
+# Store
 
-[back](../README.md)
+[back](../../README.md)
 END
     cat >"$folder/examples/small/README.md" <<'END'
 # Small
@@ -101,14 +101,14 @@ fi
 
 guide=src/guide/tools.md shared=src/guide/links.md
 notices 'README.md:3: src/guide/gone.md does not exist' README.md 's/tools\.md/gone.md/'
-notices 'README.md:4: durable/GONE.md does not exist' README.md 's/durable\/README/durable\/GONE/'
+notices 'README.md:4: crates/store/GONE.md does not exist' README.md 's/store\/README/store\/GONE/'
 notices 'README.md:7: examples/small/gone.png does not exist' README.md 's/(examples\/small\/picture/(examples\/small\/gone/'
 notices 'README.md:7: examples/small/gone.png does not exist' README.md 's/"examples\/small\/picture/"examples\/small\/gone/'
-notices 'does not exist' durable/README.md 's/\.\.\///;s/README/GONE/'
-notices '(/README.md) is not a relative path' durable/README.md 's/\.\.\//\//'
+notices 'does not exist' crates/store/README.md 's/\.\.\///;s/README/GONE/'
+notices '(/README.md) is not a relative path' crates/store/README.md 's/\.\.\/\.\.\//\//'
 notices "has no heading #many" README.md 's/#many-tools/#many/'
 notices 'has no heading #a-section-code' README.md 's/#a-section--code/#a-section-code/'
-notices 'has no heading #not-a-heading' durable/README.md 's/README\.md/examples\/small\/README.md#not-a-heading/'
+notices 'has no heading #not-a-heading' crates/store/README.md 's/README\.md/examples\/small\/README.md#not-a-heading/'
 notices "$guide:3: [\`Tool::old\`] is not defined" $guide 's/^\[`Tool::new`\] makes/[`Tool::old`] and [`Tool::new`] make/'
 notices '[the end] is not defined' $guide 's/(#many-tools)/[the end]/'
 notices 'README.md:3: [neither' README.md 's/the web\](/the web][neither](/'

@@ -6,7 +6,7 @@ set -euo pipefail
 
 declare -F postgres_skip >/dev/null || postgres_skip() { echo "skipped: $*"; exit 0; }
 
-# NOTE: tests/postgres/server.rs looks in the same places.
+# NOTE: crates/test-support/src/postgres.rs looks in the same places.
 postgres_find() {
     if [ -n "${TURNSTREAM_POSTGRES_BIN:-}" ]; then
         ls "$TURNSTREAM_POSTGRES_BIN/initdb" 2>/dev/null

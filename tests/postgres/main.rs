@@ -2,8 +2,6 @@
 #![cfg(all(feature = "postgres", feature = "testing", unix))]
 
 mod appends;
-#[path = "../support/cases.rs"]
-mod cases;
 mod crash;
 mod errors;
 mod follow;
@@ -12,9 +10,10 @@ mod processes;
 mod proxy;
 mod race;
 mod schema;
-mod server;
 #[path = "../support/session_race.rs"]
 mod session_race;
 mod sessions;
 mod support;
 mod tls;
+
+use turnstream_test_support::{cases, postgres as server};

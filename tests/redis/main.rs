@@ -37,5 +37,6 @@ mod grid;
 mod hubs;
 mod losses;
 mod one_machine;
-mod server;
 mod two_machines;
+
+use turnstream_test_support::redis as server;

@@ -22,10 +22,9 @@
 //! | `programs` | the examples as programs |
 //! | `corpus` | the folder of recorded streams |
 
-#![allow(dead_code, reason = "each binary uses some of these helpers")]
+#![allow(dead_code, unused_imports, reason = "each binary uses some of these helpers")]
 
 pub(crate) mod buffer;
-pub(crate) mod cases;
 pub(crate) mod clock;
 pub(crate) mod compaction;
 pub(crate) mod conversations;
@@ -43,3 +42,5 @@ pub(crate) mod stores;
 pub(crate) mod tools;
 pub(crate) mod wires;
 pub(crate) mod world;
+
+pub(crate) use turnstream_test_support::cases;

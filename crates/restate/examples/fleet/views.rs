@@ -1,0 +1,131 @@
+//! The JSON responses to the page, except for events.
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use axum::http::StatusCode;
+use serde::Serialize;
+use serde_json::{Value, json};
+use turnstream::item::{Content, Item, ItemKind};
+use turnstream::session::{Entry, Session, SessionInfo, SessionState};
+
+use crate::failure::Failure;
+use crate::requests::MessagesQuery;
+
+/// The maximum number of entries in a response.
+const MAX_PAGE: usize = 200;
+
+/// The number of sessions in one page of the list.
+pub(crate) const LIST_PAGE: usize = 50;
+
+/// The maximum number of characters in a title.
+const MAX_TITLE: usize = 80;
+
+/// A session in the list.
+#[derive(Serialize)]
+pub(crate) struct ListedSession {
+    id: String,
+    title: String,
+    /// In milliseconds since the Unix epoch.
+    updated_at: u64,
+    entries: u64,
+    is_running: bool,
+    /// Why the session cannot be read.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    read_error: Option<String>,
+}
+
+impl ListedSession {
+    pub(crate) fn new(info: &SessionInfo, title: String, is_running: bool) -> Self {
+        Self {
+            title,
+            updated_at: to_ms(info.updated_at),
+            entries: info.version,
+            is_running,
+            read_error: info.read_error.clone(),
+            id: info.id.clone(),
+        }
+    }
+}
+
+/// The beginning of the user's first message.
+pub(crate) fn title(entries: &[Entry]) -> Option<String> {
+    let user_text = |entry: &Entry| match entry {
+        Entry::Item(item) => item.as_user().map(Content::text),
+        _ => None,
+    };
+    let words = entries.iter().find_map(user_text)?;
+    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title: String = words.chars().take(MAX_TITLE).collect();
+    if title.len() < words.len() {
+        title.push('…');
+    }
+    Some(title)
+}
+
+/// The position from which the list continues after a full page, as text: nanoseconds since the
+/// Unix epoch, and the id of the last session.
+pub(crate) fn next_position(page: &[SessionInfo]) -> Option<String> {
+    let last = page.last().filter(|_| page.len() == LIST_PAGE)?;
+    let since = last.updated_at.duration_since(UNIX_EPOCH).unwrap_or_default();
+    Some(format!("{}.{}", since.as_nanos(), last.id))
+}
+
+pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
+    let parsed = position.split_once('.').and_then(|(nanos, id)| {
+        let updated_at = UNIX_EPOCH.checked_add(Duration::from_nanos(nanos.parse().ok()?))?;
+        Some(SessionInfo {
+            id: id.to_owned(),
+            version: 0,
+            origin: None,
+            updated_at,
+            read_error: None,
+        })
+    });
+    let message = "`after` needs the text `next` of the previous page";
+    parsed.ok_or_else(|| Failure::new(StatusCode::BAD_REQUEST, message))
+}
+
+/// Returns at most 200 entries before a number, without provider data. The ends of runs are shown
+/// only while the page is open, because a session does not store them.
+pub(crate) fn messages(entries: &[Entry], query: &MessagesQuery, session: &Session) -> Value {
+    let end = query.before.unwrap_or(usize::MAX).min(entries.len());
+    let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
+    let shown: Vec<Value> = entries[start..end]
+        .iter()
+        .zip(start..)
+        .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry) }))
+        .collect();
+    json!({
+        "messages": shown,
+        "ends": [],
+        "nested": [],
+        "total": entries.len(),
+        "state": state_name(session),
+    })
+}
+
+/// An entry as the page receives it.
+fn shown_entry(entry: &Entry) -> Value {
+    match entry {
+        Entry::Item(item) if item.kind == ItemKind::Other => json!({ "type": "other" }),
+        Entry::Item(item) => json!(Item { provider_data: None, ..item.clone() }),
+        entry => json!(entry),
+    }
+}
+
+fn state_name(session: &Session) -> &'static str {
+    match session.state() {
+        SessionState::Idle => "idle",
+        SessionState::Pending { .. } => "pending",
+        SessionState::Unfinished { .. } => "unfinished",
+    }
+}
+
+pub(crate) fn now_ms() -> u64 {
+    to_ms(SystemTime::now())
+}
+
+fn to_ms(time: SystemTime) -> u64 {
+    let since = time.duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
+}

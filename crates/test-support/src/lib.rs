@@ -1,0 +1,14 @@
+//! Code that the tests and examples of several packages share. This package is not published.
+//!
+//! | module | contents |
+//! |---|---|
+//! | [`cases`] | a sample of the cases of a long test, or all of them |
+//! | `postgres` | a PostgreSQL server that a test starts, kills and restarts |
+//! | `redis` | a Redis or Valkey server, likewise |
+
+#![expect(clippy::missing_panics_doc, reason = "a test panics if it lacks what it needs")]
+
+pub mod cases;
+#[cfg(unix)]
+pub mod postgres;
+pub mod redis;
