@@ -1,8 +1,9 @@
 //! The dependencies between source files: which file names items of which other file.
 //!
 //! A name is followed to the file that defines it, through modules, imports and re-exports. A
-//! `mod.rs` that only declares modules and re-exports is a contents page: a name that is imported
-//! through it belongs to the file that defines it. Test code is left out.
+//! `mod.rs` or `lib.rs` that only declares modules and re-exports is a contents page: a name that is
+//! imported through it belongs to the file that defines it. If a file does not define a name that
+//! others import from it, a macro generates it there. Test code is left out.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::iter::Peekable;
@@ -48,10 +49,12 @@ impl ImportGraph {
         self.read_module(file, &place, &mut Tokens(tokenize(source).into_iter().peekable()));
     }
 
-    /// The groups of files below a folder that use each other, directly or through others.
+    /// The groups of files below a folder, or in the whole crate if it is empty, that use each other,
+    /// directly or through others.
     pub(crate) fn import_cycles(&self, folder: &str) -> Vec<Vec<String>> {
         let mut used: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-        let inside: ModulePath = folder.split('/').map(str::to_owned).collect();
+        let inside = folder.split('/').filter(|name| !name.is_empty());
+        let inside: ModulePath = inside.map(str::to_owned).collect();
         for (place, module) in &self.modules {
             if place.starts_with(&inside) {
                 used.entry(&module.file).or_default().extend(self.used_files(place, module));
@@ -86,7 +89,7 @@ impl ImportGraph {
         place: &ModulePath,
         module: &'a Module,
     ) -> impl Iterator<Item = &'a str> {
-        let contents = module.file.ends_with("mod.rs");
+        let contents = is_contents_page(&module.file);
         let imports = module.imports.iter().filter(move |import| !(contents && import.is_reexport));
         // A path of a single name is an import, which was counted already, unless all names are
         // imported.
@@ -129,7 +132,7 @@ impl ImportGraph {
         let own = self.modules.get(place).map(|module| module.file.as_str());
         let Some((name, rest)) = path.split_first() else {
             // The path names the module itself.
-            return own.filter(|file| !file.ends_with("mod.rs"));
+            return own.filter(|file| !is_contents_page(file));
         };
         let inner = child_path(place, name);
         if self.modules.contains_key(&inner) {
@@ -147,7 +150,8 @@ impl ImportGraph {
             };
             self.resolve_file(place, &path, depth + 1)
         };
-        module.imports.iter().find_map(imported)
+        let imported = module.imports.iter().find_map(imported);
+        imported.or_else(|| own.filter(|file| !is_contents_page(file)))
     }
 
     /// Parses a module up to its end.
@@ -200,6 +204,10 @@ impl ImportGraph {
         }
         self.modules.insert(place.clone(), module);
     }
+}
+
+fn is_contents_page(file: &str) -> bool {
+    file.ends_with("mod.rs") || file == "lib.rs"
 }
 
 fn child_path(place: &[String], name: &str) -> ModulePath {

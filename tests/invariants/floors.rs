@@ -129,14 +129,19 @@ fn import_cycles(module: &str, files: &[(&str, &str)]) -> Vec<Vec<String>> {
     read.import_cycles(module)
 }
 
-#[test]
-fn the_files_of_a_module_have_no_import_cycles() {
-    let src = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+/// The dependencies between the files of a crate, whose sources are in this folder.
+fn read_crate(src: &Path) -> ImportGraph {
     let mut files = ImportGraph::default();
-    for path in source_files(&src) {
-        let inside = path.strip_prefix(&src).unwrap().to_str().unwrap().replace('\\', "/");
+    for path in source_files(src) {
+        let inside = path.strip_prefix(src).unwrap().to_str().unwrap().replace('\\', "/");
         files.add_file(&inside, &fs::read_to_string(&path).unwrap());
     }
+    files
+}
+
+#[test]
+fn the_files_of_a_module_have_no_import_cycles() {
+    let files = read_crate(&Path::new(env!("CARGO_MANIFEST_DIR")).join("src"));
     for (module, _) in MODULE_LAYERS {
         assert_eq!(files.import_cycles(module), Vec::<Vec<String>>::new(), "in {module}");
     }
@@ -187,6 +192,19 @@ fn a_satellite_depends_on_the_root_only_and_the_root_on_no_satellite() {
 }
 
 #[test]
+fn the_files_of_the_crates_beside_this_one_have_no_import_cycles() {
+    let crates = Path::new(env!("CARGO_MANIFEST_DIR")).join("crates");
+    let mut checked = 0;
+    for entry in fs::read_dir(crates).unwrap() {
+        let src = entry.unwrap().path().join("src");
+        let cycles = read_crate(&src).import_cycles("");
+        assert_eq!(cycles, Vec::<Vec<String>>::new(), "in {}", src.display());
+        checked += 1;
+    }
+    assert!(checked > 0, "no crates were found");
+}
+
+#[test]
 fn an_import_cycle_is_detected() {
     let found = import_cycles(
         "m",
@@ -200,6 +218,18 @@ fn an_import_cycle_is_detected() {
         ],
     );
     assert_eq!(found, [["m/a.rs", "m/b.rs", "m/c.rs"]]);
+}
+
+#[test]
+fn an_import_cycle_between_the_files_of_a_crate_is_detected() {
+    // A macro generates `AClient` in `a.rs`.
+    let files = [
+        ("lib.rs", "mod a; mod b; mod c; pub use a::A;"),
+        ("a.rs", "use crate::b::B; pub struct A;"),
+        ("b.rs", "use crate::a::AClient; pub struct B;"),
+        ("c.rs", "use crate::{A, b::B};"),
+    ];
+    assert_eq!(import_cycles("", &files), [["a.rs", "b.rs"]]);
 }
 
 #[test]

@@ -13,13 +13,11 @@ use turnstream::durable::{Engine, StepFuture, StepRunner, StoredCommand, ToolCal
 use turnstream::item::{PendingCall, RawJson, ToolResult};
 use turnstream::session::Entry;
 
-use crate::context::{PerformStep, ReadState};
-use crate::errors::{from_context, unreadable};
+use crate::context::PerformStep;
+use crate::errors::from_context;
 use crate::inbox::{Finish, InboxClient, Take, start_timer};
+use crate::state::{STATUS, read_session};
 use crate::tools::{ToolsClient, ToolsRequest};
-
-/// The key of the session's status in the state of its object.
-pub(crate) const STATUS: &str = "status";
 
 /// The engine for a single attempt at a run, which uses the handler's context and the state of the
 /// session's object.
@@ -208,54 +206,6 @@ impl<'a, 'ctx> RestateEngine<'a, 'ctx> {
         }
         Ok(())
     }
-}
-
-/// Reads a session's entries from its object's state.
-pub(crate) async fn read_session(
-    ctx: &impl ReadState,
-) -> Result<(SessionSegments, Vec<Entry>), Error> {
-    let mut segments = open_segments(ctx).await?;
-    let mut values = Vec::new();
-    for key in segments.keys() {
-        values.extend(ctx.read(&key).await?);
-    }
-    let entries = segments.read(values).map_err(|error| unreadable("the session", error))?;
-    Ok((segments, entries))
-}
-
-/// Reads the entries of a session that another handler may be changing. Unlike [`read_session`], it
-/// also reads sessions that are larger than a message.
-pub(crate) async fn read_changing_session(ctx: &impl ReadState) -> Result<Vec<Entry>, Error> {
-    loop {
-        let mut segments = open_segments(ctx).await?;
-        let keys = segments.keys();
-        let mut values = Vec::new();
-        for key in &keys {
-            values.extend(ctx.read(key).await?);
-        }
-        let read = segments.read(values);
-        let current = open_segments(ctx).await?;
-        match read {
-            // Each value is written only once, so entries that have been appended since then change
-            // nothing.
-            Ok(entries) if current.keys().starts_with(&keys) => return Ok(entries),
-            Err(error) if current.keys() == keys && current.version() == segments.version() => {
-                return Err(unreadable("the session", error));
-            }
-            // Values were merged, or the session was removed, while it was read.
-            _ => {}
-        }
-    }
-}
-
-/// Returns the number of values that contain a session's entries.
-pub(crate) async fn count_values(ctx: &impl ReadState) -> Result<usize, Error> {
-    Ok(open_segments(ctx).await?.keys().len())
-}
-
-async fn open_segments(ctx: &impl ReadState) -> Result<SessionSegments, Error> {
-    let head = ctx.read(SessionSegments::head_key()).await?;
-    SessionSegments::open(head.as_deref()).map_err(|error| unreadable("the session", error))
 }
 
 impl StepRunner for RestateEngine<'_, '_> {

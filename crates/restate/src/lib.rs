@@ -1,15 +1,17 @@
 //! [guide-many-machines]: turnstream
 //! [turnstream]: turnstream
 #![doc = include_str!("../README.md")]
+#![cfg_attr(docsrs, feature(doc_cfg))]
 
 mod client;
 mod context;
-mod copies;
 mod engine;
 mod errors;
 mod inbox;
 mod messages;
+mod parts;
 mod session;
+mod state;
 mod tools;
 mod worker;
 

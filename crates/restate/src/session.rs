@@ -1,24 +1,23 @@
-//! Sessions. Each session is an object that executes one run at a time.
+//! Sessions. Each session is an object that executes one run at a time, and another that keeps its
+//! copy in a store.
 
 use std::ops::RangeInclusive;
 
 use restate_sdk::prelude::*;
-use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
-use turnstream::durable::storage::{
-    AddedVerdict, GivenVerdicts, SessionSegments, SessionStatus, copy_session,
-};
+use turnstream::durable::storage::{AddedVerdict, GivenVerdicts, SessionStatus, copy_session};
 use turnstream::durable::{Attempt, is_attempt_lost};
 use turnstream::session::Entry;
 use turnstream::{Error, ErrorKind, Item, Outcome};
 
-use crate::context::ReadState;
-use crate::copies::send_update;
-use crate::engine::{RestateEngine, STATUS, count_values, read_changing_session, read_session};
-use crate::errors::{to_handler_error, to_terminal, unreadable};
+use crate::engine::RestateEngine;
+use crate::errors::{to_handler_error, to_terminal};
 use crate::inbox::InboxClient;
 use crate::messages::{message, take_page};
-use crate::worker::WorkerParts;
+use crate::parts::WorkerParts;
+use crate::state::{
+    count_values, read_changing_session, read_session, state, status, stored_status,
+};
 
 /// The object `Session/{session}`.
 pub(crate) struct Session(pub(crate) WorkerParts);
@@ -224,8 +223,7 @@ impl Session {
         Ok(())
     }
 
-    /// Copies the session to the worker's store. Only [`Copies`](crate::copies::Copies) calls this
-    /// handler.
+    /// Copies the session to the worker's store. Only [`Copies`] calls this handler.
     #[handler(ingress_private, journal_retention = "0s")]
     async fn copy(&self, ctx: SharedObjectContext<'_>) -> HandlerResult<()> {
         let Some(store) = self.0.copy.clone() else { return Ok(()) };
@@ -272,7 +270,7 @@ impl Session {
             Start::Verdicts(verdicts) => Attempt::resume(&agent, ctx.key(), entries, verdicts),
         };
         let outcome = match parts.prepare(attempt, ctx.key(), ctx.invocation_id()) {
-            Ok(attempt) => parts.drive(attempt, ctx.key(), &mut engine).await,
+            Ok(attempt) => drive(parts, attempt, ctx.key(), &mut engine).await,
             Err(error) => Err(error),
         };
         if outcome.as_ref().is_err_and(is_attempt_lost) {
@@ -284,6 +282,23 @@ impl Session {
         send_update(ctx);
         outcome
     }
+}
+
+/// Drives an attempt at a session's run. In a worker of the suite, a run may lose the effects of
+/// operations.
+async fn drive(
+    parts: &WorkerParts,
+    attempt: Attempt,
+    session: &str,
+    engine: &mut RestateEngine<'_, '_>,
+) -> Result<Outcome, Error> {
+    #[cfg(feature = "testing")]
+    if let Some(run) = parts.suite.get(session) {
+        let attempt = run.attempt(engine.entries().to_vec());
+        return attempt.drive(&mut run.losses.wrap(engine)).await;
+    }
+    let _ = (parts, session);
+    attempt.drive(engine).await
 }
 
 /// Converts the result of a run to a handler's result.
@@ -306,23 +321,34 @@ fn set_status(
     status.clone()
 }
 
-/// Reads the status that was last written.
-async fn stored_status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
-    Ok(state(ctx, STATUS).await?.unwrap_or_default())
-}
+/// The object `Copies/{session}`, which makes a session's copies one at a time. If a delayed copy
+/// could overwrite a later copy, a session that was removed could reappear.
+pub(crate) struct Copies(pub(crate) WorkerParts);
 
-/// Reads the session's status.
-async fn status(ctx: &impl ReadState) -> Result<SessionStatus, Error> {
-    let mut status = stored_status(ctx).await?;
-    if status.run.is_some() {
-        // The active run may have appended entries since it wrote the status.
-        let head = ctx.read(SessionSegments::head_key()).await?;
-        status.version = SessionSegments::open(head.as_deref())?.version();
+#[restate_sdk::object(
+    client_visibility = "pub(crate)",
+    ingress_private,
+    journal_retention = "0s",
+    invocation_retry_policy(
+        initial_interval = "50ms",
+        factor = 2.0,
+        max_interval = "10s",
+        max_attempts = 1_000_000
+    )
+)]
+impl Copies {
+    /// Copies the session's current state.
+    #[handler]
+    async fn update(&self, ctx: ObjectContext<'_>) -> HandlerResult<()> {
+        if self.0.copy.is_some() {
+            ctx.object_client::<SessionClient>(ctx.key()).copy().call().await?;
+        }
+        Ok(())
     }
-    Ok(status)
 }
 
-async fn state<T: DeserializeOwned>(ctx: &impl ReadState, key: &str) -> Result<Option<T>, Error> {
-    let Some(json) = ctx.read(key).await? else { return Ok(None) };
-    serde_json::from_str(&json).map(Some).map_err(|error| unreadable(key, error))
+/// Requests a copy of the session's state after this invocation, without waiting for the copy to be
+/// made.
+pub(crate) fn send_update(ctx: &ObjectContext<'_>) {
+    drop(ctx.object_client::<CopiesClient>(ctx.key()).update().send());
 }

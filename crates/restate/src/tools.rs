@@ -18,7 +18,7 @@ use turnstream::item::{RawJson, ToolResult};
 use crate::context::PerformStep;
 use crate::errors::{from_context, to_handler_error, to_terminal};
 use crate::inbox::InboxClient;
-use crate::worker::WorkerParts;
+use crate::parts::WorkerParts;
 
 /// How long a running tool can be dropped by a cancellation.
 ///

@@ -1,47 +1,30 @@
 //! The worker: the agents and services with which a process executes runs.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use restate_sdk::endpoint::Endpoint;
 use restate_sdk::http_server::HttpServer;
 use tokio::net::{TcpListener, TcpSocket};
-use turnstream::durable::Attempt;
 #[cfg(feature = "testing")]
 use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
 use turnstream::session::Store;
 use turnstream::tool::RunData;
-use turnstream::{Agent, Error, ErrorKind, Outcome};
+use turnstream::{Agent, Error, ErrorKind};
 
-use crate::copies::Copies;
-use crate::engine::RestateEngine;
 use crate::inbox::Inbox;
-use crate::session::Session;
+use crate::parts::WorkerParts;
+use crate::session::{Copies, Session};
 use crate::tools::Tools;
 
 /// Executes sessions' runs for Restate.
 #[derive(Clone, Default)]
-pub struct Worker(WorkerParts);
-
-/// The configuration shared by all handlers.
-#[derive(Clone, Default)]
-pub(crate) struct WorkerParts {
-    agents: Arc<HashMap<String, Agent>>,
-    hub: Option<Hub>,
-    data: Option<DataSource>,
-    pub(crate) copy: Option<Arc<dyn Store>>,
-    on_attempt: Option<AttemptObserver>,
+pub struct Worker {
+    parts: WorkerParts,
     identity_keys: Vec<String>,
-    #[cfg(feature = "testing")]
-    suite: SuiteRuns,
 }
-
-type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
-type AttemptObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
 impl Worker {
     /// Creates a worker that has no agents yet.
@@ -54,21 +37,21 @@ impl Worker {
     ///
     /// All workers in a deployment must register the same agents.
     pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
-        Arc::make_mut(&mut self.0.agents).insert(name.into(), agent);
+        Arc::make_mut(&mut self.parts.agents).insert(name.into(), agent);
         self
     }
 
     /// Shows the runs in a hub. A hub in Redis (`RedisEvents`) shows the runs in every process, and
     /// delivers interrupts to the runs.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
-        self.0.hub = Some(hub.clone());
+        self.parts.hub = Some(hub.clone());
         self
     }
 
     /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data)
     /// does. `data` is called with the session's id.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
-        self.0.data = Some(Arc::new(data));
+        self.parts.data = Some(Arc::new(data));
         self
     }
 
@@ -84,7 +67,7 @@ impl Worker {
     /// All workers in a deployment must use the same store. If Restate asks a worker without a
     /// store to copy a session, no copy is made.
     pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
-        self.0.copy = Some(Arc::new(store));
+        self.parts.copy = Some(Arc::new(store));
         self
     }
 
@@ -101,14 +84,14 @@ impl Worker {
             let message = format!("`{key}` is not an identity key: {error}");
             Error::new(ErrorKind::InvalidRequest, message)
         })?;
-        self.0.identity_keys.push(key.to_owned());
+        self.identity_keys.push(key.to_owned());
         Ok(self)
     }
 
     /// Calls `observe` with the session's id and the run's id whenever an attempt at a run starts
     /// in this worker. This callback is intended for logging.
     pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
-        self.0.on_attempt = Some(Arc::new(observe));
+        self.parts.on_attempt = Some(Arc::new(observe));
         self
     }
 
@@ -116,16 +99,16 @@ impl Worker {
     /// suite's runs, the agent's name is the session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
-        self.0.suite = suite.clone();
+        self.parts.suite = suite.clone();
         self
     }
 
     /// Returns the worker's services, for use with a different HTTP server.
     #[expect(clippy::missing_panics_doc, reason = "the keys were checked when they were set")]
     pub fn endpoint(&self) -> Endpoint {
-        let parts = || self.0.clone();
+        let parts = || self.parts.clone();
         let mut services = Endpoint::builder();
-        for key in &self.0.identity_keys {
+        for key in &self.identity_keys {
             // This never panics, because the key was checked when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
@@ -163,72 +146,8 @@ impl Worker {
     }
 }
 
-impl WorkerParts {
-    pub(crate) fn agent(&self, name: &str) -> Result<Agent, Error> {
-        #[cfg(feature = "testing")]
-        if let Some(run) = self.suite.get(name) {
-            return Ok(run.agent);
-        }
-        self.agents.get(name).cloned().ok_or_else(|| {
-            let message = format!("no agent `{name}` is registered with this worker");
-            Error::new(ErrorKind::Unsupported, message).with_parameter(name)
-        })
-    }
-
-    pub(crate) fn hub(&self) -> Option<&Hub> {
-        self.hub.as_ref()
-    }
-
-    pub(crate) fn data(&self, session: &str) -> Result<RunData, Error> {
-        match &self.data {
-            Some(data) => catch_panic("the source of run data", || data(session)),
-            None => Ok(RunData::new()),
-        }
-    }
-
-    /// Configures an attempt with this worker's data, hub and observer.
-    pub(crate) fn prepare(
-        &self,
-        attempt: Attempt,
-        session: &str,
-        run: &str,
-    ) -> Result<Attempt, Error> {
-        if let Some(observe) = &self.on_attempt {
-            catch_panic("the observer of attempts", || observe(session, run))?;
-        }
-        let attempt = attempt.with_data(self.data(session)?);
-        Ok(match &self.hub {
-            Some(hub) => attempt.with_hub(hub, run),
-            None => attempt,
-        })
-    }
-
-    /// Drives an attempt at a session's run.
-    pub(crate) async fn drive(
-        &self,
-        attempt: Attempt,
-        session: &str,
-        engine: &mut RestateEngine<'_, '_>,
-    ) -> Result<Outcome, Error> {
-        #[cfg(feature = "testing")]
-        if let Some(run) = self.suite.get(session) {
-            let attempt = run.attempt(engine.entries().to_vec());
-            return attempt.drive(&mut run.losses.wrap(engine)).await;
-        }
-        let _ = session;
-        attempt.drive(engine).await
-    }
-}
-
-/// Runs a closure supplied by the user, and converts a panic to an error. Without this conversion,
-/// Restate would keep retrying after a panic.
-fn catch_panic<T>(what: &str, f: impl FnOnce() -> T) -> Result<T, Error> {
-    std::panic::catch_unwind(AssertUnwindSafe(f))
-        .map_err(|_| Error::new(ErrorKind::Panic, format!("{what} panicked")))
-}
-
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("agents", &self.0.agents.keys()).finish_non_exhaustive()
+        f.debug_struct("Worker").field("agents", &self.parts.agents.keys()).finish_non_exhaustive()
     }
 }
