@@ -12,7 +12,7 @@ use turnstream::session::Store;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind};
 
-/// What a worker's services need to know. Cheap to clone.
+/// The parts of a worker that its services need. Cheap to clone.
 #[derive(Clone, Default)]
 pub(crate) struct WorkerParts {
     pub(crate) agents: Arc<HashMap<String, Agent>>,

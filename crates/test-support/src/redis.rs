@@ -74,11 +74,11 @@ impl Server {
     }
 
     /// Sends a command as another program would, and returns the server's answer.
-    pub fn command(&self, words: &[&str]) -> String {
+    pub fn command(&self, parts: &[&str]) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).unwrap();
-        write!(stream, "*{}\r\n", words.len()).unwrap();
-        for word in words {
-            write!(stream, "${}\r\n{word}\r\n", word.len()).unwrap();
+        write!(stream, "*{}\r\n", parts.len()).unwrap();
+        for part in parts {
+            write!(stream, "${}\r\n{part}\r\n", part.len()).unwrap();
         }
         let mut answer = vec![0; 1 << 16];
         let length = stream.read(&mut answer).unwrap();
