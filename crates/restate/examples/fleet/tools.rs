@@ -132,9 +132,8 @@ fn write_file(root: &Path, WriteArgs { path, text }: &WriteArgs) -> Result<Strin
     if text.len() as u64 > MAX_FILE_BYTES {
         return Err("the text is too large".to_owned());
     }
-    let name = match Path::new(path).components().next_back() {
-        Some(Component::Normal(name)) => name,
-        _ => return Err(format!("`{path}` is not a file")),
+    let Some(Component::Normal(name)) = Path::new(path).components().next_back() else {
+        return Err(format!("`{path}` is not a file"));
     };
     let parent = Path::new(path).parent().and_then(Path::to_str).unwrap_or_default();
     let file = find(root, if parent.is_empty() { "." } else { parent })?.join(name);
