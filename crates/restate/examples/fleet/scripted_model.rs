@@ -16,20 +16,19 @@ pub(crate) fn model() -> Scripted {
     Scripted::from_fn(|request, _| reply(request))
 }
 
-/// Calls tools for a question, and repeats their results.
+/// Calls tools for a question, and repeats their last result.
 fn reply(request: &Request) -> Reply {
-    // The items since the question, newest first.
-    let (mut question, mut results) = (String::new(), Vec::new());
+    // The question, and the last result since.
+    let (mut question, mut result) = (String::new(), None);
     for item in request.history.newest_first() {
         if let Some(content) = item.as_user() {
             question = content.text();
             break;
         }
-        results.extend(item.as_tool_result().map(|result| result.content.text()));
+        result = result.or_else(|| item.as_tool_result().map(|result| result.content.text()));
     }
-    results.reverse();
-    if !results.is_empty() {
-        return say(Reply::new(), &format!("{}\n\n{NOTICE}", results.join("\n\n")));
+    if let Some(result) = result {
+        return say(Reply::new(), &format!("{result}\n\n{NOTICE}"));
     }
     match Question::parse(&question) {
         Question::Write { text, path } => {
