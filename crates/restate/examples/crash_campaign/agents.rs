@@ -112,7 +112,7 @@ impl Compactor for Agents {
         let key = Position::find(history).map(|position| position.key()).unwrap_or_default();
         let key = format!("{key}.{}", history.len());
         let is_task =
-            |item: &Item| item.as_user().is_some_and(|said| said.text().starts_with("Task "));
+            |item: &Item| item.as_user().is_some_and(|content| content.text().starts_with("Task "));
         let to = history.iter().position(is_task).map_or(0, |_| {
             let newest = history.newest_first().position(is_task).unwrap_or_default();
             history.len() - 1 - newest

@@ -67,8 +67,8 @@ impl Campaign {
         let of_seed = |what: String| format!("seed {}: {what}", self.seed);
         report.violations.extend(violations.into_iter().map(of_seed));
         if self.keeps_files || !report.violations.is_empty() {
-            let kept = self.keep_files(&path, &sessions, &kills, &servers.logs());
-            println!("files {}", kept.expect("files can be copied").display());
+            let copied = self.keep_files(&path, &sessions, &kills, &servers.logs());
+            println!("files {}", copied.expect("files can be copied").display());
         }
         report
     }

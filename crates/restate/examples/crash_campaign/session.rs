@@ -134,10 +134,10 @@ impl<'a> SessionClient<'a> {
                 false => Ok(()),
             }
         };
-        let (outcome, sent, judged) =
+        let (outcome, sent, answered) =
             join3(outcome, self.send_commands(task, plan), judge_calls).await;
         let outcome = outcome?;
-        sent.and(judged)?;
+        sent.and(answered)?;
         self.check_outcome(task, kind, &outcome).await?;
         match outcome.pending.is_empty() {
             true => Ok(()),
@@ -232,17 +232,17 @@ impl<'a> SessionClient<'a> {
                 _ => Verdict::Approve,
             };
             let tries = Cell::new(0);
-            let judged = self
+            let answered = self
                 .connection
                 .request(async |client| {
                     tries.set(tries.get() + 1);
                     client.judge(&self.id, agent, call.clone(), verdict.clone()).await
                 })
                 .await;
-            is_complete = match judged {
+            is_complete = match answered {
                 // The first attempt delivered the last missing verdict, and its answer was lost.
                 Err(error) if error.kind() == ErrorKind::Conflict && tries.get() > 1 => true,
-                judged => judged?.is_some(),
+                answered => answered?.is_some(),
             };
         }
         if !is_complete {

@@ -106,7 +106,9 @@ impl<'a> Position<'a> {
         let mut turn = 0;
         for item in history.newest_first() {
             turn += usize::from(item.as_text().is_some_and(|text| text.starts_with("Turn-")));
-            if let Some((task, kind)) = item.as_user().and_then(|said| parse_task(&said.text())) {
+            if let Some((task, kind)) =
+                item.as_user().and_then(|content| parse_task(&content.text()))
+            {
                 return Some(Self { history, task, kind, turn });
             }
         }
