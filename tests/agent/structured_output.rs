@@ -22,8 +22,6 @@ use turnstream::{
 
 use crate::support::models::ChunkedProvider;
 #[cfg(feature = "schemars")]
-use crate::support::programs;
-#[cfg(feature = "schemars")]
 use crate::support::runs::limits_with_max_turns;
 #[cfg(feature = "schemars")]
 use crate::support::wires::sse_body;
@@ -567,7 +565,7 @@ async fn a_possibly_truncated_list_ends_with_an_error() {
 #[cfg(feature = "schemars")]
 #[test]
 fn the_example_corrects_twice_and_prints_the_review() {
-    let example = programs::example_program("structured_output");
+    let example = turnstream_test_support::programs::example_program("structured_output");
     let output = std::process::Command::new(example).output().unwrap();
     let printed = String::from_utf8(output.stdout).unwrap();
     assert!(output.status.success(), "{printed}");

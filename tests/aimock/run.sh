@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Runs the example `agent` over all four wires against a third-party mock server, npm's
+# Runs the program over all four wires against a third-party mock server, npm's
 # @copilotkit/aimock. Installs the server below target/, starts it on a free port, and runs the tests in
-# `providers::other_servers` against it. If the server cannot be installed, the script prints the reason
+# `other_servers` of `crates/cli` against it. If the server cannot be installed, the script prints the reason
 # and succeeds.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -36,9 +36,8 @@ if [ -z "$url" ]; then
     exit 1
 fi
 echo "@copilotkit/aimock $version listens on $url"
-cargo build --example agent
-TURNSTREAM_OTHER_SERVER=$url cargo test --test providers other_servers -- --ignored --nocapture | tee "$folder/tests"
+TURNSTREAM_OTHER_SERVER=$url cargo test -p turnstream-cli --test program other_servers -- --ignored --nocapture | tee "$folder/tests"
 ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$folder/tests")
-wanted=$(grep -c '#\[ignore = "needs npm' tests/providers/other_servers.rs)
+wanted=$(grep -c '#\[ignore = "needs npm' crates/cli/tests/program/other_servers.rs)
 echo "aimock: ${ran:-0} tests with the server ran, $((wanted - ${ran:-0})) were skipped"
 [ "${ran:-0}" -eq "$wanted" ]

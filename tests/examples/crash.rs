@@ -3,7 +3,7 @@
 
 use std::process::{Command, Output};
 
-use crate::support::programs::example_program;
+use turnstream_test_support::programs::example_program;
 
 fn run_crash(args: &[&str]) -> Output {
     Command::new(example_program("crash")).args(args).output().unwrap()

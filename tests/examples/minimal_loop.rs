@@ -5,8 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
 use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
-
-use crate::support::programs::example_program;
+use turnstream_test_support::programs::example_program;
 
 #[track_caller]
 fn run_example(name: &str, args: &[&str]) -> Output {

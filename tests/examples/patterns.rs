@@ -2,7 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use crate::support::programs::example_program;
+use turnstream_test_support::programs::example_program;
 
 /// Runs an example, and checks that it exits with 0, writes nothing to stderr, and prints these
 /// lines in this order, maybe with others between them.

@@ -1,11 +1,11 @@
 //! The small examples, run as a new user would run them: the essential lines of their output, and a
-//! successful exit. The example `agent` has tests of its own.
+//! successful exit.
 
 use std::process::{Command, Stdio};
 
-use crate::support::programs::example_program;
+use turnstream_test_support::programs::example_program;
 #[cfg(target_os = "linux")]
-use crate::terminal::Terminal;
+use turnstream_test_support::terminal::Terminal;
 
 /// The output of an example without input.
 #[track_caller]

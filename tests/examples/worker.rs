@@ -16,8 +16,7 @@ use turnstream::provider::Reply;
 use turnstream::session::{JsonLinesStore, Session, SessionState};
 use turnstream::testing::http::{BodyPart, BodyStream, HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::testing::{Answer, Wire};
-
-use crate::support::programs::example_program;
+use turnstream_test_support::programs::example_program;
 
 /// The time limit for each wait.
 const LIMIT: Duration = Duration::from_secs(20);

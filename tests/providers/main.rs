@@ -17,7 +17,6 @@
 //! | `llama` | a real model on a real server, over three wires |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
 //! | `own_wires` | wires that are implemented outside of the crate, and their faults |
-//! | `other_servers` | the example `agent` against a mock server that is not part of this crate |
 
 #[cfg(feature = "http")]
 mod closed_connections;
@@ -33,8 +32,6 @@ mod fallback;
 mod http_retries;
 #[cfg(all(feature = "http", feature = "schemars"))]
 mod llama;
-#[cfg(all(feature = "http", feature = "schemars"))]
-mod other_servers;
 #[cfg(feature = "http")]
 mod over_http;
 #[cfg(feature = "http")]

@@ -19,7 +19,6 @@
 //! | `replays` | every run of a test suite is replayed when it has ended |
 //! | `stores` | stores that count and fail, and tools that record their keys |
 //! | `buffer` | a writer whose content can be read |
-//! | `programs` | the examples as programs |
 //! | `corpus` | the folder of recorded streams |
 
 #![allow(dead_code, unused_imports, reason = "each binary uses some of these helpers")]
@@ -31,7 +30,6 @@ pub(crate) mod conversations;
 pub(crate) mod corpus;
 pub(crate) mod items;
 pub(crate) mod models;
-pub(crate) mod programs;
 pub(crate) mod providers;
 pub(crate) mod random_agent;
 pub(crate) mod replays;

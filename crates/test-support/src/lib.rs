@@ -4,11 +4,15 @@
 //! |---|---|
 //! | [`cases`] | a sample of the cases of a long test, or all of them |
 //! | `postgres` | a PostgreSQL server that a test starts, kills and restarts |
+//! | [`programs`] | the examples as programs |
 //! | `redis` | a Redis or Valkey server, likewise |
+//! | [`terminal`] | a program on a pseudoterminal |
 
 #![expect(clippy::missing_panics_doc, reason = "a test panics if it lacks what it needs")]
 
 pub mod cases;
 #[cfg(unix)]
 pub mod postgres;
+pub mod programs;
 pub mod redis;
+pub mod terminal;

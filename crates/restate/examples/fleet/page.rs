@@ -9,7 +9,7 @@ use crate::failure::Failure;
 /// Includes a file of the page.
 macro_rules! page_file {
     ($name:literal) => {
-        include_str!(concat!("../../../../examples/web/page/", $name))
+        include_str!(concat!("../../../cli/examples/web/page/", $name))
     };
 }
 

@@ -1,0 +1,5 @@
+//! The program `turnstream`: see the library beside it.
+
+fn main() {
+    turnstream_cli::main();
+}
