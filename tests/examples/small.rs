@@ -28,6 +28,37 @@ fn assert_lines_in_order(out: &str, expected: &[&str]) {
     }
 }
 
+#[cfg(feature = "http")]
+#[test]
+fn agent_reads_a_file_that_it_found_in_the_working_directory() {
+    let folder = std::env::temp_dir().join(format!("turnstream-agent-{}", std::process::id()));
+    std::fs::create_dir_all(folder.join("leaves")).unwrap();
+    std::fs::write(folder.join("tea.md"), "# Tea\n\nIt is hot.\n").unwrap();
+    let mut command = Command::new(example_program("agent"));
+    command.current_dir(&folder).arg("What is here?").stdin(Stdio::null());
+    for (name, _) in std::env::vars_os() {
+        if name.to_string_lossy().ends_with("_API_KEY") {
+            command.env_remove(name);
+        }
+    }
+    let output = command.output().unwrap();
+    std::fs::remove_dir_all(&folder).unwrap();
+    let out = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(0), "{out}");
+    let expected = [
+        "No API key is set: the model's words are scripted, the files are real.",
+        "I have not seen this directory yet, so I list it.",
+        r#"[list_directory {"path":"."}]"#,
+        "[2 lines]",
+        "The page tea.md may describe it.",
+        r#"[read_file {"path":"tea.md"}]"#,
+        "[3 lines]",
+        "The page begins with the line: # Tea",
+        "completed: 3 requests, 600 tokens sent, 60 received",
+    ];
+    assert_eq!(out.lines().collect::<Vec<_>>(), expected);
+}
+
 #[test]
 fn approval_runs_approved_calls_in_both_forms() {
     let out = run_example("approval", &["--yes"]);
