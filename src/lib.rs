@@ -151,6 +151,8 @@
 //! | crate | what it contains |
 //! |---|---|
 //! | `turnstream-mcp` | the tools of MCP servers |
+//! | `turnstream-restate` | durable runs on Restate |
+//! | `turnstream-cli` | the program `turnstream`: an agent for the command line |
 //!
 //! [`TurnEvent`]: turn::TurnEvent
 //! [`Step`]: stream::Step

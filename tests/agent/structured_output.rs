@@ -21,7 +21,6 @@ use turnstream::{
 };
 
 use crate::support::models::ChunkedProvider;
-#[cfg(feature = "schemars")]
 use crate::support::runs::limits_with_max_turns;
 #[cfg(feature = "schemars")]
 use crate::support::wires::sse_body;

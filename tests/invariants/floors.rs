@@ -174,12 +174,16 @@ fn own_dependencies(manifest: &str) -> Vec<&str> {
 }
 
 #[test]
-fn a_satellite_depends_on_the_root_only_and_the_root_on_no_satellite() {
+fn a_satellite_depends_on_the_root_only_and_only_the_program_on_satellites() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let manifest = |folder: &Path| fs::read_to_string(folder.join("Cargo.toml")).unwrap();
     assert!(own_dependencies(&manifest(root)).is_empty());
     for folder in satellites() {
-        assert_eq!(own_dependencies(&manifest(&folder)), ["turnstream"], "{}", folder.display());
+        let mut found = own_dependencies(&manifest(&folder));
+        if folder.ends_with("cli") {
+            found.retain(|name| *name == "turnstream");
+        }
+        assert_eq!(found, ["turnstream"], "{}", folder.display());
     }
 }
 

@@ -3,7 +3,7 @@
 use std::io::Write;
 use std::process::{Command, Stdio};
 
-use crate::programs::example_program;
+use turnstream_test_support::programs::example_program;
 
 /// Runs the program with this input, and checks that these texts are in its output, in this order.
 #[track_caller]

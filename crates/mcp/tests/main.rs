@@ -4,7 +4,6 @@
 //! servers, which `run.sh` installs. Those in `examples` and `mcp_server_example` run the examples as
 //! programs.
 
-mod programs;
 mod raw_server;
 mod support;
 

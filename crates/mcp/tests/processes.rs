@@ -9,8 +9,8 @@ use turnstream::provider::Scripted;
 use turnstream::{Agent, ErrorKind};
 use turnstream_mcp::{Client, ClientBuilder, Limits, ServerCommand};
 
-use crate::programs::example_program;
 use crate::support::{call_text, run_call};
+use turnstream_test_support::programs::example_program;
 
 /// A client of the example server.
 fn example_client(args: &[&str]) -> Client {
