@@ -42,7 +42,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         prompt if prompt.is_empty() => "What is in this directory?".to_owned(),
         prompt => prompt,
     };
-    let agent = Agent::new(model).with_system(SYSTEM).with_tools(file_tools(env::current_dir()?)?);
+    let agent = Agent::new(model).with_system(SYSTEM).with_tools(file_tools(&env::current_dir()?)?);
 
     let mut run = agent.run(prompt);
     let mut line = None;
@@ -66,7 +66,7 @@ struct PathArgs {
 }
 
 /// Tools that read files below `root`. An error is a result for the model, which can try again.
-fn file_tools(root: PathBuf) -> io::Result<[Tool; 2]> {
+fn file_tools(root: &Path) -> io::Result<[Tool; 2]> {
     let root = Arc::new(root.canonicalize()?);
     let here = Arc::clone(&root);
     let about = "Lists the names in a directory; those of directories end with a slash";
@@ -156,6 +156,10 @@ fn print_event(event: &Event, open: &mut Option<Line>) -> io::Result<()> {
     out.flush()
 }
 
+fn is_page(name: &str) -> bool {
+    Path::new(name).extension().is_some_and(|extension| extension == "md")
+}
+
 /// A model without a key: it lists the directory, reads one of the files, and tells how that file
 /// begins, whatever the question is.
 fn scripted_model() -> Scripted {
@@ -166,7 +170,7 @@ fn scripted_model() -> Scripted {
             [] => Reply::new()
                 .think("I have not seen this directory yet, so I list it.")
                 .call("list_directory", json!({ "path": "." })),
-            [names] => match names.lines().find(|name| name.ends_with(".md")) {
+            [names] => match names.lines().find(|name| is_page(name)) {
                 Some(page) => Reply::new()
                     .think(format!("The page {page} may describe it."))
                     .call("read_file", json!({ "path": page })),

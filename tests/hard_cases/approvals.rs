@@ -34,7 +34,7 @@ mod denied_call {
         let (agent, model) = scripted_agent([reply, "done".into()], tools);
         let mut run = agent.interactive().run("go");
         let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
-        run.deny(&asked.approval_request().unwrap(), "not on a Sunday").unwrap();
+        run.deny(asked.approval_request().unwrap(), "not on a Sunday").unwrap();
         let outcome = run.outcome().await;
         check_outcome(&outcome, EndReason::Completed, 2);
         assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Denied, ResultKind::Ok]);
@@ -122,10 +122,10 @@ mod scope_of_an_approval {
         );
         let mut run = agent.interactive().run("go");
         let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
-        run.approve(&asked.approval_request().unwrap()).unwrap();
+        run.approve(asked.approval_request().unwrap()).unwrap();
         let again = pull_until(&mut run, |event| event.approval_request().is_some()).await;
         assert_eq!(again.approval_request().unwrap().call_id, "c1_dup1");
-        assert_conflict(run.approve(&asked.approval_request().unwrap()));
+        assert_conflict(run.approve(asked.approval_request().unwrap()));
         assert!(pull_ready(&mut run).is_empty());
         assert_eq!(counter.started_count(), 1);
     }

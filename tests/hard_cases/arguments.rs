@@ -113,7 +113,7 @@ mod invalid_json_arguments {
         let asked = events.iter().find_map(Event::approval_request).unwrap();
         assert_eq!(asked.arguments, r#"{"n":1}"#);
         let pending = &final_outcome(&events).pending;
-        assert_eq!(pending[..], [asked.into()]);
+        assert_eq!(pending[..], [asked]);
 
         let otherwise = || hook::repair_arguments(|_, _, _| Some("{}".to_owned()));
         let hooks: [(Box<dyn Hook>, &[ResultKind]); 2] = [

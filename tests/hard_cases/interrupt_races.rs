@@ -368,7 +368,7 @@ mod interrupt_and_approvals {
             let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
             pull_until(&mut run, is_tool_started).await;
             if in_time {
-                run.approve(&asked.approval_request().unwrap()).unwrap();
+                run.approve(asked.approval_request().unwrap()).unwrap();
             }
             let handle = run.handle();
             let outcome = run.outcome().await;
@@ -378,7 +378,7 @@ mod interrupt_and_approvals {
             } else {
                 check_outcome(&outcome, EndReason::Pending, 1);
                 assert_eq!(outcome.pending, [asked.approval_request().unwrap()]);
-                assert_refused(handle.approve(&asked.approval_request().unwrap()));
+                assert_refused(handle.approve(asked.approval_request().unwrap()));
             }
             assert_eq!(counter.started_count(), usize::from(in_time));
         }

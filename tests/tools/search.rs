@@ -186,7 +186,7 @@ async fn an_interactive_approval_applies_to_the_inner_call() {
     let mut run = agent.run("go");
     let handle = run.handle();
     let asked = pull_until(&mut run, |event| event.approval_request().is_some()).await;
-    handle.approve(&asked.approval_request().unwrap()).unwrap();
+    handle.approve(asked.approval_request().unwrap()).unwrap();
     let outcome = run.outcome().await;
     assert_eq!(result_summaries(&outcome.history).len(), 1);
     assert_eq!(tool_results(&outcome.history)[0].content.text(), "7");

@@ -130,14 +130,20 @@ fn files(folder: &str, extension: &str) -> Vec<PathBuf> {
 fn texts() -> Vec<Source> {
     let mut texts = Vec::new();
     let mut pages = files("src/guide", "md");
+    pages.extend(files("crates", "md"));
     pages.push(root().join("README.md"));
     for path in pages {
         push_blocks(&path, |line| Some(line), &mut texts);
     }
-    for path in files("src", "rs") {
+    let (programs, sources): (Vec<_>, Vec<_>) =
+        files("crates", "rs").into_iter().partition(|path| {
+            path.components()
+                .any(|part| part.as_os_str() == "examples" || part.as_os_str() == "cli")
+        });
+    for path in files("src", "rs").into_iter().chain(sources) {
         push_blocks(&path, doc_line, &mut texts);
     }
-    for path in files("examples", "rs") {
+    for path in files("examples", "rs").into_iter().chain(programs) {
         let text = fs::read_to_string(&path).unwrap();
         texts.push(Source { file: relative_path(&path), line: 1, text });
     }
