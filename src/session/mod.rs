@@ -20,8 +20,6 @@ mod json_lines;
 mod lease;
 mod memory;
 mod persist_to;
-#[cfg(feature = "postgres")]
-mod postgres;
 mod restore;
 mod resume;
 mod salvage;
@@ -39,8 +37,6 @@ pub use json_lines::JsonLinesStore;
 pub use lease::{AlreadyLeased, Lease, LeaseLost};
 pub use memory::MemoryStore;
 pub use persist_to::{PersistExt, PersistTo};
-#[cfg(feature = "postgres")]
-pub use postgres::{PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore};
 pub use restore::{SessionState, restore_history};
 pub use salvage::{Damage, SalvageReport};
 pub use session::Session;

@@ -28,7 +28,7 @@ fi
 # The functions that the two install scripts call.
 postgres_skip() { skip "$*"; }
 redis_skip() { skip "$*"; }
-source tests/postgres/install.sh
+source crates/postgres/tests/install.sh
 source tests/redis/install.sh
 
 # The server that the example `fleet` needs.

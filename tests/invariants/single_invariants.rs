@@ -58,9 +58,8 @@ fn law_1_the_core_spawns_and_queues_nothing() {
         for entry in std::fs::read_dir(folder).unwrap() {
             let path = entry.unwrap().path();
             if path.is_dir() {
-                // The tasks of `session/postgres` belong to the connections of a store. The last entry
-                // is a test suite, which uses a store from another thread.
-                if !["task", "hub", "testing", "session/postgres", "session/suite"]
+                // The last entry is a test suite, which uses a store from another thread.
+                if !["task", "hub", "testing", "session/suite"]
                     .iter()
                     .any(|door| path == src.join(door))
                 {

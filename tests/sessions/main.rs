@@ -9,8 +9,6 @@
 
 mod growth;
 mod session;
-#[path = "../support/session_race.rs"]
-mod session_race;
 mod stores;
 #[path = "../support/mod.rs"]
 mod support;

@@ -1,12 +1,4 @@
-//! The tables in SQLite and PostgreSQL. `tests/postgres` uses the file for PostgreSQL with a
-//! server.
-
-#[cfg(feature = "postgres")]
-#[test]
-fn the_postgres_tables_have_their_stored_schema() {
-    let script = turnstream::session::PostgresStore::migrations_sql("turnstream").unwrap();
-    crate::assert_written("postgres.sql", &script);
-}
+//! The tables in SQLite.
 
 #[cfg(feature = "sqlite")]
 mod sqlite {

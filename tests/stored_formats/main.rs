@@ -6,10 +6,11 @@
 //! | `recordings` | recordings of runs, and of a provider's turns |
 //! | `sessions` | session entries, and files of JSON lines |
 //! | `durable_state` | the state that an engine stores for a session: commands, verdicts, segments |
-//! | `databases` | the tables in SQLite and PostgreSQL |
+//! | `databases` | the tables in SQLite |
 //!
 //! Two more formats are tested next to their types: `durable_steps.jsonl` in
-//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/redis/entry_json.rs`.
+//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/redis/entry_json.rs`. The crate
+//! `turnstream-postgres` tests the tables in PostgreSQL.
 //!
 //! With the environment variable `UPDATE_FORMATS`, the tests write the files. After the
 //! first release, a file may only change by additions that an earlier version of the crate ignores.

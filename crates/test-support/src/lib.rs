@@ -3,16 +3,20 @@
 //! | module | contents |
 //! |---|---|
 //! | [`cases`] | a sample of the cases of a long test, or all of them |
+//! | [`crash`] | a program that kills its own process in the middle of a session, for any store |
 //! | `postgres` | a PostgreSQL server that a test starts, kills and restarts |
 //! | [`programs`] | the examples as programs |
 //! | `redis` | a Redis or Valkey server, likewise |
+//! | [`session_race`] | processes that compete for the same sessions |
 //! | [`terminal`] | a program on a pseudoterminal |
 
 #![expect(clippy::missing_panics_doc, reason = "a test panics if it lacks what it needs")]
 
 pub mod cases;
+pub mod crash;
 #[cfg(unix)]
 pub mod postgres;
 pub mod programs;
 pub mod redis;
+pub mod session_race;
 pub mod terminal;

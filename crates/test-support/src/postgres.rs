@@ -173,7 +173,9 @@ pub fn tool(name: &str) -> PathBuf {
     versions.sort();
     folders.extend(versions.into_iter().rev());
     let found = folders.iter().map(|folder| folder.join(name)).find(|path| path.exists());
-    found.unwrap_or_else(|| panic!("there is no `{name}`: tests/postgres/install.sh installs it"))
+    found.unwrap_or_else(|| {
+        panic!("there is no `{name}`: crates/postgres/tests/install.sh installs it")
+    })
 }
 
 fn create_folder() -> PathBuf {

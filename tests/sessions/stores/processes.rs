@@ -9,11 +9,11 @@ use futures::executor::block_on;
 use turnstream::item::ItemKind;
 use turnstream::session::{AlreadyLeased, Conflict, Entry, LeaseLost, Store};
 use turnstream::{ErrorKind, Item};
+use turnstream_test_support::session_race::{Race, Racer};
 
 #[cfg(feature = "sqlite")]
 use super::sample_entries::open_sqlite;
 use super::sample_entries::{OpenStore, TempFolder, numbered_entries, open_json_lines, said};
-use crate::session_race::{Race, Racer};
 
 const ROLE_ENV: &str = "TURNSTREAM_STORES_ROLE";
 const FOLDER_ENV: &str = "TURNSTREAM_STORES_PLACE";

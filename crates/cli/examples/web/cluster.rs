@@ -42,7 +42,7 @@ pub(crate) async fn configure_hub(events: Option<&str>) -> Result<HubBuilder, Er
 pub(crate) async fn open_store(url: &str) -> Result<Arc<dyn Store>, Error> {
     #[cfg(feature = "postgres")]
     return {
-        let connected = turnstream::session::PostgresStore::connect(url);
+        let connected = turnstream_postgres::PostgresStore::connect(url);
         let wait_for_interrupt = async {
             tokio::time::sleep(Duration::from_secs(2)).await;
             eprintln!("The database of --store does not answer yet.");

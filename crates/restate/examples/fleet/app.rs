@@ -7,7 +7,8 @@ use std::sync::{Arc, Mutex};
 use tokio::net::TcpListener;
 use turnstream::Error;
 use turnstream::hub::Hub;
-use turnstream::session::{MemoryStore, PostgresStore, Store};
+use turnstream::session::{MemoryStore, Store};
+use turnstream_postgres::PostgresStore;
 use turnstream_restate::Client;
 
 use crate::access::Access;

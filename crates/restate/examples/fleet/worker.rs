@@ -7,9 +7,9 @@ use std::time::Duration;
 use tokio::net::{TcpListener, TcpSocket};
 use turnstream::item::Part;
 use turnstream::provider::Provider;
-use turnstream::session::PostgresOptions;
 use turnstream::stream::TurnStream;
 use turnstream::{Error, Request};
+use turnstream_postgres::PostgresOptions;
 use turnstream_restate::Worker;
 
 use crate::events::open_hub;
