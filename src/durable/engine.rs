@@ -6,7 +6,8 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::{AlreadyRunning, Command, LogUnavailable, StaleEpoch, command_json};
+use crate::hub::backend::{command_from_json, command_to_json};
+use crate::hub::{AlreadyRunning, Command, LogUnavailable, StaleEpoch};
 use crate::item::{PendingCall, RawJson, ResultKind, ToolCall, ToolResult, join_call_id};
 use crate::session::Entry;
 
@@ -120,8 +121,7 @@ pub struct StoredCommand {
 impl Serialize for StoredCommand {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::Error as _;
-        let json =
-            command_json::encode(&self.id, self.command.clone()).map_err(S::Error::custom)?;
+        let json = command_to_json(&self.id, self.command.clone()).map_err(S::Error::custom)?;
         let json: RawJson = serde_json::from_str(&json).map_err(S::Error::custom)?;
         json.serialize(serializer)
     }
@@ -131,7 +131,7 @@ impl<'de> Deserialize<'de> for StoredCommand {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         use serde::de::Error as _;
         let json = RawJson::deserialize(deserializer)?;
-        let (id, command) = command_json::decode(json.as_str().as_bytes())
+        let (id, command) = command_from_json(json.as_str().as_bytes())
             .ok_or_else(|| D::Error::custom("not a command, or one of a later version"))?;
         Ok(Self { id, command })
     }

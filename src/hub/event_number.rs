@@ -49,12 +49,13 @@ impl EventNumber {
     }
 
     /// Returns whether this number directly follows `last` in the same attempt.
-    pub(super) fn is_next_after(&self, last: &Self) -> bool {
+    pub(in crate::hub) fn is_next_after(&self, last: &Self) -> bool {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))
     }
 
     /// Returns the entry's position in the run's log: the epoch, and the number within that epoch.
-    pub(super) fn position(&self) -> (u64, u64) {
+    /// Later entries have greater positions.
+    pub fn position(&self) -> (u64, u64) {
         (self.epoch, self.number)
     }
 }

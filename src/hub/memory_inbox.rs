@@ -11,8 +11,8 @@ use futures::stream::{BoxStream, StreamExt};
 use crate::agent::{InputReceipt, queued_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::hub::NotRunning;
+use crate::hub::backend::command_to_json;
 use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
-use crate::hub::command_json;
 use crate::lock::lock_ignoring_poison;
 
 /// The maximum number of commands that can be queued for a busy run.
@@ -92,7 +92,7 @@ impl MemoryInbox {
 fn command_bytes(command: &Command) -> usize {
     match command {
         Command::Steer(items) | Command::FollowUp(items) => queued_bytes(items),
-        other => command_json::encode("", other.clone()).map_or(0, |json| json.len()),
+        other => command_to_json("", other.clone()).map_or(0, |json| json.len()),
     }
 }
 

@@ -8,8 +8,8 @@ use futures::stream::{self, BoxStream, StreamExt};
 
 use crate::error::{Error, ErrorKind};
 use crate::hub::EventNumber;
+use crate::hub::backend::RunLog;
 use crate::hub::event_log::{EventLog, LogEntry, LogStats, NotRunning, StaleEpoch};
-use crate::hub::run_log::{LogReader, RunLog};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 
@@ -88,7 +88,7 @@ impl EventLog for MemoryLog {
         after: Option<&EventNumber>,
     ) -> BoxStream<'static, Result<LogEntry, Error>> {
         match self.log(run) {
-            Some(log) => LogReader::new(log, run, after).boxed(),
+            Some(log) => log.read(run, after),
             None => {
                 let error = NotRunning { run: run.to_owned() }.into();
                 stream::once(ready(Err(error))).boxed()
@@ -113,7 +113,7 @@ impl EventLog for MemoryLog {
 
     fn stats(&self) -> LogStats {
         let logs: Vec<Arc<RunLog>> = lock_ignoring_poison(&self.logs).values().cloned().collect();
-        let lengths = || logs.iter().map(|log| log.lock().len());
+        let lengths = || logs.iter().map(|log| log.entry_count());
         LogStats {
             entries: lengths().sum(),
             fullest: lengths().max().unwrap_or(0),

@@ -116,9 +116,9 @@
 //! already arrived.
 
 mod all_hubs_reader;
+pub mod backend;
 mod builder;
 mod command_inbox;
-pub(crate) mod command_json;
 mod compact_events;
 mod event_log;
 mod event_number;
@@ -133,7 +133,6 @@ mod reader;
 pub mod redis;
 mod registry;
 mod run_directory;
-mod run_log;
 mod runner;
 mod session_reader;
 mod settings;

@@ -36,7 +36,6 @@ impl Snapshot {
     }
 
     /// Creates a snapshot from parts that were written by another process.
-    #[cfg(feature = "redis")]
     pub(in crate::hub) fn from_parts(
         run: Option<Arc<str>>,
         start: History,
@@ -48,7 +47,6 @@ impl Snapshot {
     }
 
     /// Returns the calls that were already pending before the snapshot's first event.
-    #[cfg(feature = "redis")]
     pub(in crate::hub) fn pending_before(&self) -> &[PendingCall] {
         &self.pending
     }

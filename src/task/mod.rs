@@ -14,7 +14,7 @@ use std::num::NonZeroUsize;
 use futures::Stream;
 
 pub use in_task::InTask;
-pub(crate) use owned_task::OwnedTask;
+pub use owned_task::OwnedTask;
 
 use crate::error::Error;
 

@@ -17,7 +17,28 @@ use crate::lock::lock_ignoring_poison;
 /// poll returns.
 ///
 /// The future is also dropped if it panics or if the runtime ends.
-pub(crate) struct OwnedTask(Arc<TaskCell>);
+///
+/// ```
+/// use tokio::runtime::Handle;
+/// use tokio::sync::oneshot;
+/// use turnstream::task::OwnedTask;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let (alive, dropped) = oneshot::channel::<()>();
+/// let beat = async move {
+///     let _alive = alive;
+///     std::future::pending().await
+/// };
+/// let task = OwnedTask::spawn(beat, &Handle::current());
+/// drop(task);
+/// assert!(dropped.await.is_err());
+/// # }
+/// ```
+#[must_use = "dropping the task drops its future"]
+pub struct OwnedTask(Arc<TaskCell>);
+
+impl_debug!(OwnedTask);
 
 struct TaskCell {
     /// The future's state. No user code runs while the lock is held, because the future is always
@@ -37,6 +58,13 @@ enum TaskState {
 }
 
 impl OwnedTask {
+    /// Spawns a task that polls the future.
+    pub fn spawn(future: impl Future<Output = ()> + Send + 'static, runtime: &Handle) -> Self {
+        let task = Self::new(future);
+        task.spawn_on(runtime);
+        task
+    }
+
     /// Wraps a future that has not been polled yet.
     pub(crate) fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         let state = Mutex::new(TaskState::Idle(future.boxed()));

@@ -9,7 +9,7 @@
 //! | `databases` | the tables in SQLite |
 //!
 //! Two more formats are tested next to their types: `durable_steps.jsonl` in
-//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/redis/entry_json.rs`. The crate
+//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/backend/content_json.rs`. The crate
 //! `turnstream-postgres` tests the tables in PostgreSQL.
 //!
 //! With the environment variable `UPDATE_FORMATS`, the tests write the files. After the

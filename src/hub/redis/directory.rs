@@ -6,10 +6,9 @@ use std::time::Duration;
 use redis::streams::StreamRangeReply;
 
 use crate::error::Error;
-use crate::hub::event_log::LogContent;
-use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::{AnnouncedHere, Inner};
-use crate::hub::{AnnouncedRun, EventNumber, LogEntry, LogUnavailable, LostRun};
+use crate::hub::redis::stream_entry::{StreamEntry, decode};
+use crate::hub::{AnnouncedRun, LogContent, LogUnavailable, LostRun};
 
 /// The time after which a claim expires, in milliseconds.
 const CLAIM_MS: u64 = 30_000;
@@ -138,7 +137,7 @@ async fn is_over(inner: &Inner, key: &str, run: &str) -> Result<bool, Error> {
     let mut last = redis::cmd("XREVRANGE");
     last.arg(inner.keys.log(run)).arg("+").arg("-").arg("COUNT").arg(1);
     let entries: StreamRangeReply = inner.connection.query(&last).await?;
-    Ok(has_end(run, &entries) || is_replaced(inner, key, run).await?)
+    Ok(has_end(&entries) || is_replaced(inner, key, run).await?)
 }
 
 /// Returns whether the newest run that the directory lists for the key is not `run`.
@@ -148,11 +147,11 @@ async fn is_replaced(inner: &Inner, key: &str, run: &str) -> Result<bool, Error>
     Ok(last.is_some_and(|last| last != run))
 }
 
-fn has_end(run: &str, entries: &StreamRangeReply) -> bool {
+fn has_end(entries: &StreamRangeReply) -> bool {
     let Some(id) = entries.ids.first() else { return false };
     let json: Vec<u8> = id.get("entry").unwrap_or_default();
-    match decode(EventNumber::new(run, 0, 0), &json) {
-        Some(StreamEntry::Entry(LogEntry { content, .. })) => matches!(content, LogContent::End(_)),
+    match decode(&json) {
+        Some(StreamEntry::Content(content)) => matches!(content, LogContent::End(_)),
         Some(StreamEntry::Dropped) => true,
         None => false,
     }

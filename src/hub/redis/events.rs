@@ -19,7 +19,6 @@ use crate::hub::redis::mirror::Mirror;
 use crate::hub::redis::options::RedisOptions;
 use crate::hub::redis::outbox::Outbox;
 use crate::hub::redis::{directory, inbox, log};
-use crate::hub::run_log::LogReader;
 use crate::hub::{
     AnnouncedRun, Command, CommandInbox, EventLog, EventNumber, LogEntry, LogStats, LostRun,
     RunDirectory, SentCommand,
@@ -86,9 +85,7 @@ impl RedisEvents {
         let mirror =
             state.mirrors.entry(run.to_owned()).or_insert_with(|| Arc::new(Mirror::new(run)));
         mirror.add_reader(|number| {
-            let task = OwnedTask::new(follow(Arc::clone(mirror), Arc::clone(inner), number));
-            task.spawn_on(&self.0.runtime);
-            task
+            OwnedTask::spawn(follow(Arc::clone(mirror), Arc::clone(inner), number), &self.0.runtime)
         });
         AttachedReader { events: self.clone(), mirror: Arc::clone(mirror) }
     }
@@ -116,10 +113,8 @@ impl RedisOptions {
         let runtime = Handle::current();
         let inner = Arc::new(Inner::new(client, self));
         let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
-        let tasks = [OwnedTask::new(wakeups), OwnedTask::new(beat_for_ever(Arc::clone(&inner)))];
-        for task in &tasks {
-            task.spawn_on(&runtime);
-        }
+        let beats = beat_for_ever(Arc::clone(&inner));
+        let tasks = [OwnedTask::spawn(wakeups, &runtime), OwnedTask::spawn(beats, &runtime)];
         let outbox = Outbox::spawn_on(&runtime);
         let events = RedisEvents(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }));
         let ping: Result<redis::Value, Error> =
@@ -169,13 +164,13 @@ impl EventLog for RedisEvents {
         let attached = self.attach(run);
         let log = Arc::clone(&attached.mirror.log);
         let entries = match attached.mirror.is_loaded() {
-            true => LogReader::new(log, run, after).boxed(),
+            true => log.read(run, after),
             false => {
                 let (mirror, run) = (Arc::clone(&attached.mirror), run.to_owned());
                 let after = after.cloned();
                 let reader = async move {
                     mirror.wait_until_loaded().await?;
-                    Ok::<_, Error>(LogReader::new(log, &run, after.as_ref()))
+                    Ok::<_, Error>(log.read(&run, after.as_ref()))
                 };
                 once(reader).try_flatten().boxed()
             }
@@ -193,7 +188,7 @@ impl EventLog for RedisEvents {
         let Some(own) = own.filter(|own| own.epoch == epoch) else { return };
         let Some(mirror) = state.mirrors.remove(run) else { return };
         drop(state);
-        let has_ended = mirror.log.lock().has_ended();
+        let has_ended = mirror.log.has_ended();
         mirror.remove();
         let (inner, run) = (Arc::clone(&self.0.inner), run.to_owned());
         self.0.outbox.put(async move { log::remove(&inner, &run, &own, has_ended).await });
@@ -207,12 +202,12 @@ impl EventLog for RedisEvents {
     /// that the process reads.
     fn stats(&self) -> LogStats {
         let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
-        let lengths = || mirrors.iter().map(|mirror| mirror.log.lock().len());
-        LogStats {
-            entries: lengths().sum(),
-            fullest: lengths().max().unwrap_or(0),
-            cut_readers: self.0.inner.cut_readers(),
-        }
+        let lengths = || mirrors.iter().map(|mirror| mirror.log.entry_count());
+        let mut stats = LogStats::default();
+        stats.entries = lengths().sum();
+        stats.fullest = lengths().max().unwrap_or(0);
+        stats.cut_readers = self.0.inner.cut_readers();
+        stats
     }
 }
 

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use redis::streams::StreamRangeReply;
 
 use crate::error::Error;
-use crate::hub::EventNumber;
-use crate::hub::redis::entry_json::{StreamEntry, decode};
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::{Mirror, parse_id};
+use crate::hub::redis::stream_entry::{StreamEntry, decode};
+use crate::hub::{EventNumber, LogEntry};
 
 /// The maximum number of entries in one response.
 const PAGE: usize = 256;
@@ -40,12 +40,12 @@ async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
     let mut listener = inner.wakeups.listen(inner.keys.log(&mirror.run));
     loop {
         match fetch(mirror, inner).await {
-            Ok(()) => mirror.log.lock().set_outage(None),
+            Ok(()) => mirror.log.set_outage(None),
             Err(error) => mirror.set_outage(error),
         }
         // If a message announces only entries that are already in the mirror, nothing is read.
         while let Some(news) = listener.wait(inner.settings.beat()).await {
-            let last = mirror.log.lock().last_position();
+            let last = mirror.log.last_position();
             let announced = news.message.as_deref().and_then(parse_id);
             if announced.is_none_or(|announced| last.is_none_or(|last| announced > last)) {
                 break;
@@ -55,7 +55,7 @@ async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
 }
 
 async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
-    let last = mirror.log.lock().last_position();
+    let last = mirror.log.last_position();
     let mut from = last.map_or("-".to_owned(), |(epoch, number)| format!("({epoch}-{number}"));
     loop {
         let mut pipeline = redis::pipe();
@@ -86,22 +86,22 @@ fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
     for id in page.ids {
         let Some(position) = parse_id(&id.id) else { continue };
         let json: Vec<u8> = id.get("entry").unwrap_or_default();
-        match decode(to_number(position), &json) {
-            Some(StreamEntry::Entry(entry)) => {
+        match decode(&json) {
+            Some(StreamEntry::Content(content)) => {
                 let trim =
                     id.get::<String>("trim_before").as_deref().and_then(parse_id).map(to_number);
                 if trim.is_some() {
                     let before = std::mem::take(&mut entries);
-                    inner.count_cut_readers(mirror.feed(before, trim_before.as_ref()));
+                    inner.count_cut_readers(mirror.log.append_new(before, trim_before.as_ref()));
                     trim_before = trim;
                 }
                 is_dropped = false;
-                entries.push(entry);
+                entries.push(LogEntry { number: to_number(position), content });
             }
             Some(StreamEntry::Dropped) => is_dropped = true,
             None => {}
         }
     }
-    inner.count_cut_readers(mirror.feed(entries, trim_before.as_ref()));
+    inner.count_cut_readers(mirror.log.append_new(entries, trim_before.as_ref()));
     is_dropped
 }

@@ -65,7 +65,7 @@ async fn beat_some(inner: &Inner, some: &[Sign]) -> Result<(), Error> {
     for (sign, (status, last)) in some.iter().zip(answers) {
         let (Some((own, mirror)), "ok") = (&sign.own, status.as_str()) else { continue };
         let last = parse_id(&last).unwrap_or_default();
-        if mirror.log.lock().last_position().is_some_and(|here| here > last) {
+        if mirror.log.last_position().is_some_and(|here| here > last) {
             restore(inner, mirror, own, last).await?;
         }
     }
@@ -77,7 +77,7 @@ fn signs(inner: &Inner) -> Vec<Sign> {
     let own = |run: &str| {
         let mirror = state.mirrors.get(run)?;
         // A run that has ended needs no heartbeat.
-        let own = mirror.own_attempt().filter(|_| !mirror.log.lock().has_ended())?;
+        let own = mirror.own_attempt().filter(|_| !mirror.log.has_ended())?;
         Some((own, Arc::clone(mirror)))
     };
     let mut runs: Vec<&String> = state.mirrors.keys().chain(state.inboxes.keys()).collect();

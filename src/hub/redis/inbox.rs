@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use crate::agent::InputReceipt;
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind};
-use crate::hub::command_json::{decode, decode_answer, encode, encode_answer};
+use crate::hub::backend::{answer_from_json, answer_to_json, command_from_json, command_to_json};
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::parse_id;
 use crate::hub::redis::outbox::Outbox;
@@ -108,7 +108,7 @@ impl OpenInbox {
         for id in page.ids {
             self.last = format!("({}", id.id);
             let json: Vec<u8> = id.get("command").unwrap_or_default();
-            let Some((command_id, command)) = decode(&json) else {
+            let Some((command_id, command)) = command_from_json(&json) else {
                 // Another program wrote this entry.
                 let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
                 self.outbox.put(async move {
@@ -120,7 +120,7 @@ impl OpenInbox {
             let (inner, outbox) = (Arc::clone(&self.inner), self.outbox.clone());
             let (run, answer_id) = (self.run.clone(), command_id.clone());
             let answer = move |done: Result<(), Error>| {
-                let json = encode_answer(done);
+                let json = answer_to_json(done);
                 outbox.put(async move {
                     let mut script = inner.scripts.answer.prepare_invoke();
                     script.key(inner.keys.inbox(&run)).key(inner.keys.answer(&run, &answer_id));
@@ -162,14 +162,15 @@ pub(super) async fn send(
     let not_running = || Error::from(NotRunning { run: run.to_owned() });
     let mut listener = inner.wakeups.listen(keys.answers(run));
     // Interrupts, which are small, are accepted even if the inbox is full.
-    let capacity = match command.is_interrupt() {
+    let is_interrupt = matches!(command, Command::Interrupt | Command::InterruptWithReason(_));
+    let capacity = match is_interrupt {
         true => settings.max_waiting.saturating_add(MAX_EXTRA_INTERRUPTS),
         false => settings.max_waiting,
     };
-    let max_bytes = if command.is_interrupt() { u64::from(u32::MAX) } else { MAX_WAITING_BYTES };
+    let max_bytes = if is_interrupt { u64::from(u32::MAX) } else { MAX_WAITING_BYTES };
     let mut script = inner.scripts.send.prepare_invoke();
     script.key(keys.open(run)).key(keys.inbox(run));
-    script.arg(encode(&id, command)?).arg(capacity).arg(settings.expiry_ms());
+    script.arg(command_to_json(&id, command)?).arg(capacity).arg(settings.expiry_ms());
     script.arg(max_bytes);
     let status: String = inner.connection.script(&script).await?;
     match status.as_str() {
@@ -189,7 +190,7 @@ pub(super) async fn send(
         let (is_open, answer): (bool, Option<Vec<u8>>) =
             inner.connection.pipeline(&pipeline).await?;
         match answer {
-            Some(answer) => return decode_answer(run, &answer).map(|()| InputReceipt { id }),
+            Some(answer) => return answer_from_json(run, &answer).map(|()| InputReceipt { id }),
             None if !is_open => return Err(not_running()),
             None => {}
         }

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use crate::env::{Ids, SystemIds};
 use crate::error::{Error, ErrorKind};
-use crate::hub::event_log::LogContent;
-use crate::hub::redis::entry_json::{encode, encode_dropped};
+use crate::hub::backend::content_to_json;
 use crate::hub::redis::inner::Inner;
 use crate::hub::redis::mirror::{Mirror, OwnAttempt, parse_id};
-use crate::hub::{EventNumber, LogEntry, NotRunning, StaleEpoch};
+use crate::hub::redis::stream_entry::DROPPED;
+use crate::hub::{EventNumber, LogContent, LogEntry, NotRunning, StaleEpoch};
 
 /// Starts an attempt at a run.
 pub(super) async fn begin(inner: &Inner, run: &str) -> Result<u64, Error> {
@@ -50,13 +50,13 @@ pub(super) async fn append(
             return Err(Error::new(ErrorKind::Store, message));
         }
         // If the server has lost entries, this process still has them.
-        let mut all = mirror.log.lock().entries_after(last);
+        let mut all = mirror.log.entries_after(last);
         let known = all.last().map(|entry| entry.number.position());
         let is_new = |entry: &&LogEntry| known.is_none_or(|known| entry.number.position() > known);
         all.extend(entries.iter().filter(is_new).cloned());
         lost = write(inner, &own, &all, None, String::new()).await?;
     }
-    inner.count_cut_readers(mirror.feed(entries, trim_before.as_ref()));
+    inner.count_cut_readers(mirror.log.append_new(entries, trim_before.as_ref()));
     Ok(())
 }
 
@@ -69,7 +69,7 @@ pub(super) async fn restore(
     own: &OwnAttempt,
     last: (u64, u64),
 ) -> Result<(), Error> {
-    let missing = mirror.log.lock().entries_after(last);
+    let missing = mirror.log.entries_after(last);
     if !missing.is_empty() {
         write(inner, own, &missing, None, format!("{}-{}", last.0, last.1)).await?;
     }
@@ -88,7 +88,7 @@ async fn append_once(
         Some(LogEntry { number, .. }) => number.number().checked_sub(1),
     };
     // `before` is `None` for the first entries that this process writes to a log.
-    let before = before.filter(|_| mirror.log.lock().last_position().is_some());
+    let before = before.filter(|_| mirror.log.last_position().is_some());
     let before = before.map_or_else(String::new, |number| format!("{}-{number}", own.epoch));
     write(inner, own, entries, trim_before, before).await
 }
@@ -110,7 +110,7 @@ async fn write(
     script.arg(&own.owner).arg(before).arg(inner.settings.expiry_ms());
     script.arg(u8::from(has_end)).arg(trim_before.map_or_else(String::new, id));
     for entry in entries {
-        script.arg(id(&entry.number)).arg(encode(&entry.content)?);
+        script.arg(id(&entry.number)).arg(content_to_json(&entry.content)?);
     }
     let (status, found): (String, String) = inner.connection.script(&script).await?;
     match status.as_str() {
@@ -128,11 +128,10 @@ async fn write(
 /// removed its own copy of the log.
 pub(super) async fn remove(inner: &Inner, run: &str, own: &OwnAttempt, has_ended: bool) {
     let keys = &inner.keys;
-    let Ok(dropped) = encode_dropped() else { return };
     let mut script = inner.scripts.remove.prepare_invoke();
     script.key(keys.owner(run)).key(keys.log(run)).key(keys.alive(run));
     script.arg(&own.owner).arg(u8::from(has_ended));
-    script.arg(format!("{}-{}", own.epoch, u64::MAX)).arg(dropped).arg(inner.settings.expiry_ms());
+    script.arg(format!("{}-{}", own.epoch, u64::MAX)).arg(DROPPED).arg(inner.settings.expiry_ms());
     // If the script fails, the keys expire.
     let _: Result<i64, Error> = inner.connection.script(&script).await;
 }

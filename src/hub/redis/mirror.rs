@@ -6,8 +6,8 @@ use std::sync::{Arc, Mutex};
 use tokio::sync::watch;
 
 use crate::error::{Error, ErrorKind};
-use crate::hub::run_log::RunLog;
-use crate::hub::{EventNumber, LogEntry, LogUnavailable, NotRunning, RunLost};
+use crate::hub::backend::RunLog;
+use crate::hub::{LogUnavailable, NotRunning, RunLost};
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
@@ -54,10 +54,7 @@ impl Mirror {
 
     /// Records that this process has started an attempt.
     pub(super) fn own(&self, own: OwnAttempt) {
-        let mut log = self.log.lock();
-        log.set_epoch(own.epoch);
-        log.reopen();
-        drop(log);
+        self.log.begin(own.epoch);
         lock_ignoring_poison(&self.state).own = Some(own);
         self.set_loaded(Ok(()));
     }
@@ -70,7 +67,7 @@ impl Mirror {
     pub(super) fn remove(&self) {
         let mut state = lock_ignoring_poison(&self.state);
         (state.is_removed, state.own) = (true, None);
-        self.log.lock().close(dropped_error());
+        self.log.close(dropped_error());
     }
 
     pub(super) fn is_loaded(&self) -> bool {
@@ -89,7 +86,7 @@ impl Mirror {
 
     /// Records that the log currently cannot be read.
     pub(super) fn set_outage(&self, error: Error) {
-        self.log.lock().set_outage(Some(error.clone()));
+        self.log.set_outage(Some(error.clone()));
         self.set_loaded(Err(error));
     }
 
@@ -107,27 +104,12 @@ impl Mirror {
         }
     }
 
-    /// Adds the entries that are missing from the mirror, and removes the entries before
-    /// `trim_before`. Returns the number of readers that are cut off by the removal.
-    pub(super) fn feed(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
-        let mut log = self.log.lock();
-        let last = log.last_position();
-        let new: Vec<LogEntry> = (entries.into_iter())
-            .filter(|entry| last.is_none_or(|last| entry.number.position() > last))
-            .collect();
-        if let Some(entry) = new.last() {
-            let epoch = entry.number.epoch().max(log.epoch());
-            log.set_epoch(epoch);
-        }
-        log.append(new, trim_before)
-    }
-
     /// Increments the reader count. The first reader of a log starts a follower.
     pub(super) fn add_reader(&self, follower: impl FnOnce(u64) -> OwnedTask) {
         let mut state = lock_ignoring_poison(&self.state);
         state.readers += 1;
         if state.follower.is_none() {
-            self.log.lock().set_outage(None);
+            self.log.set_outage(None);
             let number = self.followers.fetch_add(1, Ordering::SeqCst) + 1;
             state.follower = Some(follower(number));
         }
@@ -151,7 +133,7 @@ impl Mirror {
     /// is alive.
     pub(super) fn judge(&self, is_alive: bool, is_dropped: bool) {
         let state = lock_ignoring_poison(&self.state);
-        let mut log = self.log.lock();
+        let log = &self.log;
         let is_empty = log.last_position().is_none();
         let run = || self.run.to_string();
         match () {
@@ -162,7 +144,7 @@ impl Mirror {
             () if is_empty => log.close(NotRunning { run: run() }.into()),
             () => log.close(RunLost { run: run() }.into()),
         }
-        drop((log, state));
+        drop(state);
         // If no entry has been appended yet, readers wait for the first entry.
         if !(is_empty && is_alive) {
             self.set_loaded(Ok(()));

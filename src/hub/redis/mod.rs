@@ -33,7 +33,6 @@
 
 mod connection;
 mod directory;
-mod entry_json;
 mod events;
 mod follower;
 mod heartbeat;
@@ -45,6 +44,7 @@ mod mirror;
 mod options;
 mod outbox;
 mod scripts;
+mod stream_entry;
 mod wakeups;
 
 pub use events::RedisEvents;

@@ -7,21 +7,24 @@ use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use futures::Stream;
+use futures::stream::{BoxStream, StreamExt};
 
 use crate::env::Deadline;
 use crate::error::Error;
-use crate::hub::EventNumber;
-use crate::hub::event_log::{LogContent, LogEntry, TooSlow};
+use crate::hub::{EventNumber, LogContent, LogEntry, TooSlow};
 use crate::lock::lock_ignoring_poison;
 
-/// The log of a single run.
+/// The log of a single run, in memory. Any number of readers can follow it.
+///
+/// For an [`EventLog`](crate::hub::EventLog) on a server, a `RunLog` is this process's copy of the
+/// log: it contains the entries that the process has written or read.
 #[derive(Debug, Default)]
-pub(super) struct RunLog {
+pub struct RunLog {
     state: Mutex<RunLogState>,
 }
 
 #[derive(Debug, Default)]
-pub(super) struct RunLogState {
+pub(in crate::hub) struct RunLogState {
     epoch: u64,
     entries: VecDeque<LogEntry>,
     /// The number of entries that have been removed.
@@ -46,13 +49,94 @@ struct ReaderPlace {
 }
 
 impl RunLog {
-    pub(super) fn lock(&self) -> MutexGuard<'_, RunLogState> {
+    /// Starts an attempt with this epoch. Entries may follow, even if the log was
+    /// [closed](Self::close).
+    pub fn begin(&self, epoch: u64) {
+        let mut state = self.lock();
+        state.epoch = epoch;
+        state.closed = None;
+    }
+
+    /// Adds those entries whose [position](EventNumber::position) is after the last one of the log,
+    /// and removes the entries before `trim_before`. Entries of a later attempt start that attempt.
+    /// Appending also clears the [outage](Self::set_outage).
+    ///
+    /// Readers that have not read all removed entries are cut off with a [`TooSlow`] error. Returns
+    /// the number of these readers.
+    pub fn append_new(&self, entries: Vec<LogEntry>, trim_before: Option<&EventNumber>) -> u64 {
+        let mut state = self.lock();
+        let last = state.last_position();
+        let new: Vec<LogEntry> = (entries.into_iter())
+            .filter(|entry| last.is_none_or(|last| entry.number.position() > last))
+            .collect();
+        if let Some(entry) = new.last() {
+            state.epoch = state.epoch.max(entry.number.epoch());
+        }
+        state.append(new, trim_before)
+    }
+
+    /// Reads the log as [`EventLog::read`](crate::hub::EventLog::read) does. `run` is the id of the
+    /// run. The starting position is determined when this method is called.
+    pub fn read(
+        self: &Arc<Self>,
+        run: &str,
+        after: Option<&EventNumber>,
+    ) -> BoxStream<'static, Result<LogEntry, Error>> {
+        LogReader::new(Arc::clone(self), run, after).boxed()
+    }
+
+    /// Ends the log for its readers, which receive `error` after the existing entries. If the log
+    /// [has ended](Self::has_ended), they do not receive the error.
+    pub fn close(&self, error: Error) {
+        self.lock().close(error);
+    }
+
+    /// Reopens a [closed](Self::close) log, so that more entries can follow.
+    pub fn reopen(&self) {
+        self.lock().closed = None;
+    }
+
+    /// Sets or clears the error that readers receive after the existing entries while the log on
+    /// the server cannot be read.
+    pub fn set_outage(&self, outage: Option<Error>) {
+        let mut state = self.lock();
+        state.outage = outage;
+        if state.outage.is_some() {
+            state.wake_readers();
+        }
+    }
+
+    /// Returns whether the last entry is the end of the latest attempt.
+    pub fn has_ended(&self) -> bool {
+        self.lock().has_ended()
+    }
+
+    /// Returns the number of entries in the log.
+    pub fn entry_count(&self) -> usize {
+        self.lock().entries.len()
+    }
+
+    /// Returns the [position](EventNumber::position) of the last entry.
+    pub fn last_position(&self) -> Option<(u64, u64)> {
+        self.lock().last_position()
+    }
+
+    /// Returns the entries after a [position](EventNumber::position), except for entries before the
+    /// last snapshot. A process writes them again if the server has lost them.
+    pub fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
+        let state = self.lock();
+        let from = usize::try_from(state.last_snapshot() - state.removed).unwrap_or(0);
+        let entries = state.entries.iter().skip(from);
+        entries.filter(|entry| entry.number.position() > position).cloned().collect()
+    }
+
+    pub(in crate::hub) fn lock(&self) -> MutexGuard<'_, RunLogState> {
         // No user code runs while this lock is held.
         lock_ignoring_poison(&self.state)
     }
 
     /// Waits until no reader needs the entries before the given number, but no longer than `limit`.
-    pub(super) async fn wait_for_readers(&self, before: &EventNumber, limit: Duration) {
+    pub(in crate::hub) async fn wait_for_readers(&self, before: &EventNumber, limit: Duration) {
         let mut deadline = Deadline::try_start(limit);
         std::future::poll_fn(|cx| {
             let mut state = lock_ignoring_poison(&self.state);
@@ -73,21 +157,17 @@ impl RunLog {
 
 impl RunLogState {
     /// Returns the epoch of the attempt to which the log belongs.
-    pub(super) fn epoch(&self) -> u64 {
+    pub(in crate::hub) fn epoch(&self) -> u64 {
         self.epoch
     }
 
-    pub(super) fn set_epoch(&mut self, epoch: u64) {
+    pub(in crate::hub) fn set_epoch(&mut self, epoch: u64) {
         self.epoch = epoch;
-    }
-
-    pub(super) fn len(&self) -> usize {
-        self.entries.len()
     }
 
     /// Removes the entries before `trim_before`, and adds `entries`. Also removes the readers that
     /// have not read all of the removed entries, and returns the number of these readers.
-    pub(super) fn append(
+    pub(in crate::hub) fn append(
         &mut self,
         entries: Vec<LogEntry>,
         trim_before: Option<&EventNumber>,
@@ -99,38 +179,13 @@ impl RunLogState {
         cut
     }
 
-    /// Sets or clears the error that readers receive after the existing entries. Appending an entry
-    /// also clears the error.
-    #[cfg(feature = "redis")]
-    pub(super) fn set_outage(&mut self, outage: Option<Error>) {
-        self.outage = outage;
-        if self.outage.is_some() {
-            self.wake_readers();
-        }
-    }
-
-    /// Reopens the log, so that more entries can follow.
-    #[cfg(feature = "redis")]
-    pub(super) fn reopen(&mut self) {
-        self.closed = None;
-    }
-
     /// Returns the position of the last entry.
-    #[cfg(feature = "redis")]
-    pub(super) fn last_position(&self) -> Option<(u64, u64)> {
+    fn last_position(&self) -> Option<(u64, u64)> {
         self.entries.back().map(|entry| entry.number.position())
     }
 
-    /// Returns the entries after a position, except for entries before the last snapshot.
-    #[cfg(feature = "redis")]
-    pub(super) fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
-        let from = usize::try_from(self.last_snapshot() - self.removed).unwrap_or(0);
-        let entries = self.entries.iter().skip(from);
-        entries.filter(|entry| entry.number.position() > position).cloned().collect()
-    }
-
     /// Ends the log for its readers, which receive `error` after the existing entries.
-    pub(super) fn close(&mut self, error: Error) {
+    pub(in crate::hub) fn close(&mut self, error: Error) {
         self.closed = Some(error);
         self.wake_readers();
     }
@@ -153,7 +208,7 @@ impl RunLogState {
         cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count() as u64
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    fn has_ended(&self) -> bool {
         let last = self.entries.back();
         last.is_some_and(|entry| {
             entry.number.epoch() == self.epoch && matches!(entry.content, LogContent::End(_))
@@ -180,7 +235,7 @@ impl RunLogState {
 }
 
 /// Reads a single log.
-pub(super) struct LogReader {
+struct LogReader {
     log: Arc<RunLog>,
     /// The id of this reader within the log.
     id: u64,
@@ -189,7 +244,7 @@ pub(super) struct LogReader {
 }
 
 impl LogReader {
-    pub(super) fn new(log: Arc<RunLog>, run: &str, after: Option<&EventNumber>) -> Self {
+    fn new(log: Arc<RunLog>, run: &str, after: Option<&EventNumber>) -> Self {
         let after = after.filter(|number| number.run() == run);
         let mut state = lock_ignoring_poison(&log.state);
         let known = after.and_then(|number| Some((number, state.first_after(number)?)));

@@ -5,9 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
-use crate::hub::Command;
-#[cfg(feature = "redis")]
-use crate::hub::NotRunning;
+use crate::hub::{Command, NotRunning};
 use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
@@ -59,7 +57,6 @@ enum VerdictJson {
     },
 }
 
-#[cfg(feature = "redis")]
 #[derive(Serialize, Deserialize)]
 struct AnswerJson {
     v: u32,
@@ -70,8 +67,13 @@ struct AnswerJson {
     is_over: bool,
 }
 
-/// Encodes a command and its id as JSON.
-pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
+/// Encodes a command and its id as JSON, for an inbox on another machine.
+///
+/// # Errors
+///
+/// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the command cannot be written as
+/// JSON.
+pub fn command_to_json(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt { reason: None },
         Command::InterruptWithReason(reason) => {
@@ -101,7 +103,7 @@ pub(crate) fn encode(id: &str, command: Command) -> Result<String, Error> {
 
 /// Decodes a command and its id. Returns `None` if the JSON is not a command from this crate or was
 /// written in a later version of the format.
-pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
+pub fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
         return None;
@@ -131,16 +133,18 @@ pub(crate) fn decode(json: &[u8]) -> Option<(String, Command)> {
 
 /// Encodes a run's answer to a command. If the answer is an error, its source is kept only if it is
 /// a [`NotRunning`].
-#[cfg(feature = "redis")]
-pub(super) fn encode_answer(answer: Result<(), Error>) -> String {
+pub fn answer_to_json(answer: Result<(), Error>) -> String {
     let error = answer.err();
     let is_over = error.as_ref().is_some_and(|error| error.find_source::<NotRunning>().is_some());
     serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
 }
 
-/// Decodes a run's answer to a command.
-#[cfg(feature = "redis")]
-pub(super) fn decode_answer(run: &str, json: &[u8]) -> Result<(), Error> {
+/// Decodes the answer of the run with the id `run` to a command.
+///
+/// # Errors
+///
+/// Returns the run's error, or a [`Store`](ErrorKind::Store) error if the JSON is not an answer.
+pub fn answer_from_json(run: &str, json: &[u8]) -> Result<(), Error> {
     let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {
         Error::new(ErrorKind::Store, "the answer of the run cannot be read").with_source(error)
     })?;
@@ -183,31 +187,39 @@ mod tests {
             },
         ];
         for command in commands {
-            let json = encode("id", command.clone()).unwrap();
-            assert_eq!(decode(json.as_bytes()), Some(("id".to_owned(), command)), "{json}");
+            let json = command_to_json("id", command.clone()).unwrap();
+            assert_eq!(
+                command_from_json(json.as_bytes()),
+                Some(("id".to_owned(), command)),
+                "{json}"
+            );
         }
     }
 
     #[test]
     fn a_stored_interrupt_has_an_optional_reason() {
         let without = r#"{"v":1,"id":"i","command":{"type":"interrupt"}}"#;
-        assert_eq!(encode("i", Command::Interrupt).unwrap(), without);
-        assert_eq!(decode(without.as_bytes()), Some(("i".to_owned(), Command::Interrupt)));
-        let json = encode("i", Command::InterruptWithReason("tea".to_owned())).unwrap();
+        assert_eq!(command_to_json("i", Command::Interrupt).unwrap(), without);
+        assert_eq!(
+            command_from_json(without.as_bytes()),
+            Some(("i".to_owned(), Command::Interrupt))
+        );
+        let json = command_to_json("i", Command::InterruptWithReason("tea".to_owned())).unwrap();
         assert_eq!(json, r#"{"v":1,"id":"i","command":{"type":"interrupt","reason":"tea"}}"#);
-        let blank = encode("i", Command::InterruptWithReason(" \n".to_owned())).unwrap();
+        let blank = command_to_json("i", Command::InterruptWithReason(" \n".to_owned())).unwrap();
         assert_eq!(blank, without);
     }
 
     #[test]
     fn a_long_reason_for_an_interrupt_is_shortened_before_it_is_stored() {
         let reason = "x".repeat(1 << 20);
-        let json = encode("i", Command::InterruptWithReason(reason.clone())).unwrap();
+        let json = command_to_json("i", Command::InterruptWithReason(reason.clone())).unwrap();
         assert!(json.len() < 3_000, "{}", json.len());
         // Another program may have written the command.
         let json =
             format!(r#"{{"v":1,"id":"i","command":{{"type":"interrupt","reason":"{reason}"}}}}"#);
-        let Some((_, Command::InterruptWithReason(read))) = decode(json.as_bytes()) else {
+        let Some((_, Command::InterruptWithReason(read))) = command_from_json(json.as_bytes())
+        else {
             panic!("not an interrupt");
         };
         assert!(read.len() < 3_000, "{}", read.len());
@@ -216,9 +228,8 @@ mod tests {
     #[test]
     fn other_texts_and_later_versions_are_not_commands() {
         for text in ["", "{}", r#"{"v":2,"id":"i","command":{"type":"interrupt"}}"#] {
-            assert!(decode(text.as_bytes()).is_none(), "{text}");
+            assert!(command_from_json(text.as_bytes()).is_none(), "{text}");
         }
-        #[cfg(feature = "redis")]
-        assert!(decode_answer("r", b"?").is_err());
+        assert!(answer_from_json("r", b"?").is_err());
     }
 }

@@ -1,4 +1,4 @@
-//! The JSON format for log entries. Later versions may only add to the format.
+//! The JSON format for the content of log entries. Later versions may only add to the format.
 
 use std::sync::Arc;
 
@@ -8,19 +8,11 @@ use serde_json::value::RawValue;
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::hub::event_log::LogContent;
-use crate::hub::{EventNumber, LogEntry, Snapshot};
+use crate::hub::{LogContent, Snapshot};
 use crate::item::{History, PendingCall};
 
 /// The version of the JSON format. Readers reject later versions.
-pub(super) const VERSION: u32 = 1;
-
-/// An entry in the Redis stream.
-pub(super) enum StreamEntry {
-    Entry(LogEntry),
-    /// The run was dropped before it ended.
-    Dropped,
-}
+const VERSION: u32 = 1;
 
 #[derive(Serialize)]
 struct EntryRef<'a> {
@@ -35,7 +27,6 @@ enum ContentRef<'a> {
     Event { event: WireEvent<'a> },
     Snapshot { snapshot: SnapshotRef<'a> },
     End { error: Option<&'a Error> },
-    Dropped,
 }
 
 #[derive(Serialize)]
@@ -92,8 +83,13 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Serializes an entry's content.
-pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
+/// Encodes the content of an entry as JSON. Of an error that ended the run, the kind and the message
+/// are kept, but not the sources.
+///
+/// # Errors
+///
+/// Returns a [`Store`](ErrorKind::Store) error if the content cannot be written as JSON.
+pub fn content_to_json(content: &LogContent) -> Result<String, Error> {
     let content = match content {
         LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
         LogContent::Snapshot(snapshot) => ContentRef::Snapshot {
@@ -107,41 +103,33 @@ pub(super) fn encode(content: &LogContent) -> Result<String, Error> {
         },
         LogContent::End(error) => ContentRef::End { error: error.as_ref() },
     };
-    to_json(content)
-}
-
-/// Serializes the marker for a run that was dropped.
-pub(super) fn encode_dropped() -> Result<String, Error> {
-    to_json(ContentRef::Dropped)
-}
-
-fn to_json(content: ContentRef<'_>) -> Result<String, Error> {
     serde_json::to_string(&EntryRef { v: VERSION, content }).map_err(|error| {
         Error::new(ErrorKind::Store, "an entry of a log is not JSON").with_source(error)
     })
 }
 
-/// Deserializes an entry. Returns `None` if the entry was written by another program or by a later
-/// version of this crate.
-pub(super) fn decode(number: EventNumber, json: &[u8]) -> Option<StreamEntry> {
+/// Decodes the content of an entry. Returns `None` if the JSON is not the content of an entry, or was
+/// written in a later version of the format.
+pub fn content_from_json(json: &[u8]) -> Option<LogContent> {
     let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
     if read.v > VERSION {
         return None;
     }
-    let content = match read.r#type.as_str() {
-        "event" => LogContent::Event(Arc::new(serde_json::from_str(read.event?.get()).ok()?)),
+    match read.r#type.as_str() {
+        "event" => {
+            let event = serde_json::from_str(read.event?.get()).ok()?;
+            Some(LogContent::Event(Arc::new(event)))
+        }
         "snapshot" => {
             let read: SnapshotOwned = serde_json::from_str(read.snapshot?.get()).ok()?;
             let run = read.run.map(Arc::from);
             let snapshot =
                 Snapshot::from_parts(run, read.start, read.starts_at, read.events, read.pending);
-            LogContent::Snapshot(Arc::new(snapshot))
+            Some(LogContent::Snapshot(Arc::new(snapshot)))
         }
-        "end" => LogContent::End(read.error),
-        "dropped" => return Some(StreamEntry::Dropped),
-        _ => return None,
-    };
-    Some(StreamEntry::Entry(LogEntry { number, content }))
+        "end" => Some(LogContent::End(read.error)),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -167,8 +155,7 @@ mod tests {
             LogContent::End(None),
             LogContent::End(Some(failed)),
         ]);
-        let entries = contents.map(|content| encode(&content).unwrap());
-        entries.chain([encode_dropped().unwrap()]).collect()
+        contents.map(|content| content_to_json(&content).unwrap()).collect()
     }
 
     /// The stored form of [`entries`].
@@ -182,12 +169,8 @@ mod tests {
     #[test]
     fn stored_log_entries_are_read() {
         for line in STORED.lines() {
-            let read = decode(EventNumber::new("r", 1, 1), line.as_bytes()).unwrap();
-            let again = match read {
-                StreamEntry::Entry(entry) => encode(&entry.content),
-                StreamEntry::Dropped => encode_dropped(),
-            };
-            assert_eq!(again.unwrap(), line);
+            let read = content_from_json(line.as_bytes()).unwrap();
+            assert_eq!(content_to_json(&read).unwrap(), line);
         }
     }
 }
