@@ -136,7 +136,6 @@
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `sqlite` | | `SqliteStore`: [sessions](session) in a single SQLite file |
-//! | `redis` | | a hub that spans many machines |
 //! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
@@ -145,12 +144,13 @@
 //!
 //! # Other crates
 //!
-//! An integration with a protocol's SDK or a database is a crate of its own:
+//! Each integration with a protocol's SDK, a database or another server is a crate of its own:
 //!
 //! | crate | what it contains |
 //! |---|---|
 //! | `turnstream-mcp` | the tools of MCP servers |
 //! | `turnstream-postgres` | sessions in PostgreSQL, for [many machines](guide::many_machines) |
+//! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |
 //! | `turnstream-cli` | the program `turnstream`: an agent for the command line |
 //!

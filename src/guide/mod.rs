@@ -50,7 +50,6 @@
 #![cfg_attr(
     not(all(
         feature = "http",
-        feature = "redis",
         feature = "schemars",
         feature = "sqlite",
         feature = "testing",
@@ -158,7 +157,7 @@ pub mod replay {}
 pub mod trace {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(feature = "redis", doc = include_str!("many_machines.md"))]
+#[cfg_attr(feature = "http", doc = include_str!("many_machines.md"))]
 pub mod many_machines {}
 
 #[doc = include_str!("links.md")]

@@ -75,11 +75,12 @@
 //!
 //! # On many machines
 //!
-//! Without a shared log, a hub knows only about its own runs. With the `redis` feature, several
-//! hubs can keep their logs and inboxes on one Redis or Valkey server (`hub::redis::RedisEvents`)
-//! and know about each other's runs. Any of these hubs can serve a page, because
-//! [`Hub::read_session`], [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach runs on
-//! all machines. The sessions must be kept in a single store that all machines use.
+//! Without a shared log, a hub knows only about its own runs. With the crate `turnstream-redis`,
+//! several hubs can keep their logs and inboxes on one Redis or Valkey server and know about each
+//! other's runs. Any of these hubs can serve a page, because [`Hub::read_session`],
+//! [`Hub::find_run`], [`Hub::read_any_run`] and [`Hub::send`] reach runs on all machines. The
+//! sessions must be kept in a single store that all machines use. For another server, implement
+//! [`EventLog`], [`CommandInbox`] and [`RunDirectory`]; [`backend`] contains parts for them.
 //!
 //! | question | answered by |
 //! |---|---|
@@ -129,8 +130,6 @@ mod memory_inbox;
 mod memory_log;
 mod one_hub_reader;
 mod reader;
-#[cfg(feature = "redis")]
-pub mod redis;
 mod registry;
 mod run_directory;
 mod runner;

@@ -29,7 +29,7 @@ fi
 postgres_skip() { skip "$*"; }
 redis_skip() { skip "$*"; }
 source crates/postgres/tests/install.sh
-source tests/redis/install.sh
+source crates/redis/tests/install.sh
 
 # The server that the example `fleet` needs.
 skipped=()

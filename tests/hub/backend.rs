@@ -1,5 +1,4 @@
-//! Logs and inboxes in memory, for the tests that apply to every log.
-#![expect(clippy::unused_async, reason = "other backends need it")]
+//! Logs and inboxes in memory, for the suite of tests that apply to every log.
 
 use std::time::Duration;
 
@@ -13,64 +12,65 @@ use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, HubBuilder, LogEntry, LogStats, MemoryInbox,
     MemoryLog, SentCommand,
 };
+use turnstream_test_support::hub_suite::Backend;
+
 /// A log and its inboxes.
 #[derive(Clone, Default)]
 pub(crate) struct Events(MemoryLog, MemoryInbox);
 
-pub(crate) async fn events() -> Events {
-    Events::default()
-}
+/// The backend of the suite.
+pub(crate) struct InMemory;
 
-pub(crate) async fn builder() -> HubBuilder {
-    Hub::builder()
-}
+impl Backend for InMemory {
+    type Events = Events;
 
-pub(crate) async fn hub() -> Hub {
-    builder().await.build()
-}
-
-/// Returns the future's output if it is ready immediately.
-pub(crate) async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
-    future.now_or_never()
-}
-
-pub(crate) async fn let_tasks_run() {
-    for _ in 0..100 {
-        tokio::task::yield_now().await;
+    async fn events() -> Events {
+        Events::default()
     }
-}
 
-/// A duration in a test; unchanged here, since the clock is paused.
-pub(crate) fn time(time: Duration) -> Duration {
-    time
-}
+    async fn builder() -> HubBuilder {
+        Hub::builder()
+    }
 
-/// The time between two events.
-pub(crate) fn step() -> Duration {
-    Duration::from_millis(1)
-}
+    /// Returns the future's output if it is ready immediately.
+    async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
+        future.now_or_never()
+    }
 
-pub(crate) fn assert_elapsed(since: Instant, expected: Duration) {
-    assert_eq!(since.elapsed(), expected);
-}
+    async fn let_tasks_run() {
+        for _ in 0..100 {
+            tokio::task::yield_now().await;
+        }
+    }
 
-/// The number of repetitions in a test.
-pub(crate) fn count(count: usize) -> usize {
-    count
-}
+    /// A duration is unchanged here, since the clock is paused.
+    fn time(time: Duration) -> Duration {
+        time
+    }
 
-/// The minimum number of times that readers attach in tests where they do so at random.
-pub(crate) fn least_attached() -> usize {
-    10_000
-}
+    fn step() -> Duration {
+        Duration::from_millis(1)
+    }
 
-/// One case in this number is tested.
-pub(crate) fn stride() -> usize {
-    1
-}
+    fn assert_elapsed(since: Instant, expected: Duration) {
+        assert_eq!(since.elapsed(), expected);
+    }
 
-pub(crate) fn seeds() -> u64 {
-    400
+    fn count(count: usize) -> usize {
+        count
+    }
+
+    fn least_attached() -> usize {
+        10_000
+    }
+
+    fn stride() -> usize {
+        1
+    }
+
+    fn seeds() -> u64 {
+        400
+    }
 }
 
 impl EventLog for Events {

@@ -26,7 +26,6 @@
 pub(crate) mod buffer;
 pub(crate) mod clock;
 pub(crate) mod compaction;
-pub(crate) mod conversations;
 pub(crate) mod corpus;
 pub(crate) mod items;
 pub(crate) mod models;
@@ -34,11 +33,10 @@ pub(crate) mod providers;
 pub(crate) mod random_agent;
 pub(crate) mod replays;
 pub(crate) mod runs;
-pub(crate) mod seeded_random;
 pub(crate) mod seeds;
 pub(crate) mod stores;
 pub(crate) mod tools;
 pub(crate) mod wires;
 pub(crate) mod world;
 
-pub(crate) use turnstream_test_support::cases;
+pub(crate) use turnstream_test_support::{cases, conversations, seeded_random};

@@ -112,7 +112,7 @@ fn program() -> PathBuf {
         |name: &str| folders.iter().map(|folder| folder.join(name)).find(|file| is_file(file));
     find("redis-server")
         .or_else(|| find("valkey-server"))
-        .expect("tests/redis/install.sh installs it")
+        .expect("crates/redis/tests/install.sh installs it")
 }
 
 fn is_file(path: &Path) -> bool {

@@ -83,8 +83,8 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Encodes the content of an entry as JSON. Of an error that ended the run, the kind and the message
-/// are kept, but not the sources.
+/// Encodes the content of an entry as JSON. Of an error that ended the run, the kind and the
+/// message are kept, but not the sources.
 ///
 /// # Errors
 ///
@@ -108,8 +108,8 @@ pub fn content_to_json(content: &LogContent) -> Result<String, Error> {
     })
 }
 
-/// Decodes the content of an entry. Returns `None` if the JSON is not the content of an entry, or was
-/// written in a later version of the format.
+/// Decodes the content of an entry. Returns `None` if the JSON is not the content of an entry, or
+/// was written in a later version of the format.
 pub fn content_from_json(json: &[u8]) -> Option<LogContent> {
     let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
     if read.v > VERSION {

@@ -29,10 +29,10 @@
 //! # }
 //! ```
 //!
-//! A [`CommandInbox`](super::CommandInbox) on a server writes commands with [`command_to_json`], and
-//! the answers of their runs with [`answer_to_json`]. The formats are stable: later versions of the
-//! crate read what earlier versions wrote. An [`OwnedTask`](crate::task::OwnedTask) is a background
-//! task that ends when it is dropped.
+//! A [`CommandInbox`](super::CommandInbox) on a server writes commands with [`command_to_json`],
+//! and the answers of their runs with [`answer_to_json`]. The formats are stable: later versions of
+//! the crate read what earlier versions wrote. An [`OwnedTask`](crate::task::OwnedTask) is a
+//! background task that ends when it is dropped.
 
 mod command_json;
 mod content_json;

@@ -29,7 +29,7 @@ pub(crate) const RETRY_DELAY: Duration = Duration::from_millis(200);
 pub(crate) async fn configure_hub(events: Option<&str>) -> Result<HubBuilder, Error> {
     let Some(url) = events else { return Ok(Hub::builder()) };
     #[cfg(feature = "redis")]
-    return match turnstream::hub::redis::RedisEvents::connect(url).await {
+    return match turnstream_redis::RedisEvents::connect(url).await {
         Ok(events) => Ok(Hub::builder().with_backend(events.clone(), events)),
         Err(error) => Err(unusable_error("--events", error)),
     };

@@ -4,8 +4,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 use turnstream::Error;
-use turnstream::hub::redis::RedisEvents;
 use turnstream::hub::{Hub, LogUnavailable};
+use turnstream_redis::RedisEvents;
 
 use crate::settings::{REDIS, variable};
 
