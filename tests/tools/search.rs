@@ -163,7 +163,7 @@ async fn an_approval_of_an_inner_call_survives_a_round_trip() {
         assert_eq!(outcome.reason, EndReason::Pending);
         let asked = events.iter().find_map(Event::approval_request).unwrap();
         assert_eq!((&*asked.name, &*asked.arguments), ("pay", r#"{"n":7}"#));
-        assert_eq!(outcome.pending, [asked.clone()]);
+        assert_eq!(outcome.pending, std::slice::from_ref(&asked));
 
         let json = serde_json::to_string(&outcome.history).unwrap();
         let history: History = serde_json::from_str(&json).unwrap();
