@@ -33,11 +33,11 @@ struct ConnectionState {
     live: Option<MultiplexedConnection>,
     /// The number of times that the connection has been established.
     generation: u64,
-    attempt: Option<Attempt>,
+    attempt: Option<SharedConnect>,
     failed: Option<(Instant, Error)>,
 }
 
-type Attempt = Shared<BoxFuture<'static, Result<MultiplexedConnection, Error>>>;
+type SharedConnect = Shared<BoxFuture<'static, Result<MultiplexedConnection, Error>>>;
 
 impl Connection {
     pub(crate) fn new(client: Client) -> Self {

@@ -114,7 +114,7 @@ struct ExchangeAttempts<W> {
 impl<W> Unpin for ExchangeAttempts<W> {}
 
 impl<W: Wire> Attempts for ExchangeAttempts<W> {
-    type Attempt = Exchange<W>;
+    type Turn = Exchange<W>;
 
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Exchange<W> {
         let connection = match failed {
@@ -171,7 +171,7 @@ async fn send_message<W: Wire>(
     let PreparedTurn { wire, settings, .. } = prepared;
     let secrets = settings.secrets(&message.endpoint);
     let mut deadlines = TurnDeadlines::start(settings.timeouts, message.endpoint.host_and_port());
-    let mut attempt = Attempt { wire, settings, message, secrets: secrets.into() };
+    let mut attempt = HttpAttempt { wire, settings, message, secrets: secrets.into() };
     let answered = attempt.open_stream(connection, &mut deadlines).await;
     let secrets = attempt.secrets;
     let (body, request_id) = answered
@@ -182,14 +182,14 @@ async fn send_message<W: Wire>(
 }
 
 /// A single attempt at a request, from sending the request to receiving the head of the response.
-struct Attempt<W> {
+struct HttpAttempt<W> {
     wire: W,
     settings: Arc<HttpSettings>,
     message: Arc<HttpMessage>,
     secrets: Arc<[Secret]>,
 }
 
-impl<W: Wire> Attempt<W> {
+impl<W: Wire> HttpAttempt<W> {
     async fn open_stream(
         &mut self,
         connection: ConnectionPolicy,

@@ -13,11 +13,11 @@ use crate::turn::TurnBuilder;
 
 /// Starts the attempts at a turn.
 pub(in crate::provider) trait Attempts {
-    /// The type of the turn that a single attempt produces.
-    type Attempt: TurnSource + Unpin;
+    /// The turn that a single attempt produces.
+    type Turn: TurnSource + Unpin;
 
     /// Starts an attempt. `failed` is the previous attempt's error, if any.
-    fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Attempt;
+    fn begin_attempt(&mut self, failed: Option<&Error>) -> Self::Turn;
 
     /// Returns whether the first attempt failed because of a stale connection, in which case the
     /// request is resent without a delay.
@@ -41,7 +41,7 @@ pub(in crate::provider) struct RetryingTurn<A: Attempts> {
     failed_attempts: u32,
     /// Whether [`Attempts::on_output_started`] was called during this attempt.
     has_output_started: bool,
-    stage: RetryStage<A::Attempt>,
+    stage: RetryStage<A::Turn>,
 }
 
 enum RetryStage<T> {

@@ -144,7 +144,7 @@ struct ProviderAttempts {
 }
 
 impl Attempts for ProviderAttempts {
-    type Attempt = TurnStream;
+    type Turn = TurnStream;
 
     fn begin_attempt(&mut self, failed: Option<&Error>) -> TurnStream {
         let mut request = self.request.clone();
