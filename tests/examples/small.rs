@@ -144,6 +144,15 @@ fn auto_compaction_preserves_early_facts_in_the_summary() {
 }
 
 #[test]
+fn own_store_keeps_the_conversation_for_the_next_process() {
+    let out = run_example("own_store", &[]);
+    let question = r#"{"type":"user","content":"What is a store?"}"#;
+    let answer = r#""text":"A store is a list that only grows.""#;
+    assert_lines_in_order(&out, &[question, answer]);
+    assert_eq!(out.lines().count(), 2, "{out}");
+}
+
+#[test]
 fn own_wire_runs_a_tool_and_answers_from_its_result() {
     let out = run_example("own_wire", &[]);
     assert_lines_in_order(

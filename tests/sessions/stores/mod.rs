@@ -5,6 +5,9 @@ mod damage;
 mod failing_files;
 mod json_lines;
 mod leases;
+#[expect(dead_code, reason = "only its store is wanted")]
+#[path = "../../../examples/own_store.rs"]
+mod own_store;
 mod processes;
 mod removal;
 mod runs;
@@ -21,6 +24,9 @@ use turnstream::session::{JsonLinesStore, MemoryStore};
 turnstream::session_suite!(in_memory, super::MemoryStore::new);
 turnstream::session_suite!(in_json_lines, || super::TempFolderStore::new(|folder| {
     super::JsonLinesStore::open(folder.path())
+}));
+turnstream::session_suite!(in_the_example, || super::TempFolderStore::new(|folder| {
+    super::own_store::FolderStore::open(folder.path())
 }));
 #[cfg(feature = "sqlite")]
 turnstream::session_suite!(in_sqlite, || super::TempFolderStore::new(|folder| {
