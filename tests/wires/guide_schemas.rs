@@ -135,11 +135,10 @@ fn texts() -> Vec<Source> {
     for path in pages {
         push_blocks(&path, |line| Some(line), &mut texts);
     }
+    let is_in = |path: &Path, folder: &str| path.components().any(|it| it.as_os_str() == folder);
+    let crates = files("crates", "rs").into_iter().filter(|path| !is_in(path, "tests"));
     let (programs, sources): (Vec<_>, Vec<_>) =
-        files("crates", "rs").into_iter().partition(|path| {
-            path.components()
-                .any(|part| part.as_os_str() == "examples" || part.as_os_str() == "cli")
-        });
+        crates.partition(|path| is_in(path, "examples") || is_in(path, "cli"));
     for path in files("src", "rs").into_iter().chain(sources) {
         push_blocks(&path, doc_line, &mut texts);
     }
