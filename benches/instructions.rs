@@ -352,7 +352,7 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let tools: usize = reader.replace(',', "").parse().expect("a number of tools");
             let agent = agent(&CannedModel::new(wire(), count, 1));
             let others = (1..tools).map(|n| add_tool(&format!("add_{n}")));
-            let agent = agent.with_tools(others.chain([add_tool("add")]));
+            let agent = agent.with_toolkit(Toolkit::new(others.chain([add_tool("add")])));
             measured_part(&runtime, drain(&agent));
         }
         "encode" => {
