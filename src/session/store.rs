@@ -216,7 +216,8 @@ pub trait Store: Send + Sync {
     }
 }
 
-fn removal_unsupported_error() -> Error {
+/// Creates the error of a store that does not delete sessions.
+pub(super) fn removal_unsupported_error() -> Error {
     Error::new(ErrorKind::Unsupported, "this store does not remove sessions")
 }
 

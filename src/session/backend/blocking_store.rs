@@ -5,6 +5,7 @@ use std::time::SystemTime;
 use futures::future::BoxFuture;
 
 use crate::error::Error;
+use crate::session::store::removal_unsupported_error;
 use crate::session::{Entry, Lease, SessionInfo};
 
 /// The operations of a [`Store`](crate::session::Store), as synchronous methods.
@@ -36,10 +37,20 @@ pub trait BlockingStore {
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error>;
 
     /// Deletes a session, and returns whether it existed.
-    fn delete(&mut self, id: &str) -> Result<bool, Error>;
+    ///
+    /// The default implementation returns an [`Unsupported`](crate::ErrorKind::Unsupported) error.
+    fn delete(&mut self, id: &str) -> Result<bool, Error> {
+        let _ = id;
+        Err(removal_unsupported_error())
+    }
 
     /// Deletes the sessions that were last written to before the given time, and returns their ids.
-    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error>;
+    ///
+    /// The default implementation returns an [`Unsupported`](crate::ErrorKind::Unsupported) error.
+    fn prune(&mut self, before: SystemTime) -> Result<Vec<String>, Error> {
+        let _ = before;
+        Err(removal_unsupported_error())
+    }
 }
 
 /// The future that a method of a [`Store`](crate::session::Store) returns.

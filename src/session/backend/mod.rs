@@ -6,19 +6,32 @@
 //! both:
 //!
 //! ```
+//! use std::cmp::Reverse;
 //! use std::collections::HashMap;
 //! use std::time::SystemTime;
 //!
 //! use turnstream::session::backend::{
 //!     self, BlockingStore, LocalLeases, StoreThread, impl_blocking_store,
 //! };
-//! use turnstream::session::{Entry, Lease, SessionInfo, Store};
+//! use turnstream::session::{Entry, ForkOrigin, Lease, SessionInfo, Store};
 //! use turnstream::{Error, ErrorKind, Item};
 //!
 //! #[derive(Default)]
 //! struct Sessions {
-//!     entries: HashMap<String, Vec<Entry>>,
+//!     sessions: HashMap<String, (SessionInfo, Vec<Entry>)>,
 //!     leases: LocalLeases,
+//! }
+//!
+//! impl Sessions {
+//!     fn version(&self, id: &str) -> Option<u64> {
+//!         self.sessions.get(id).map(|(info, _)| info.version)
+//!     }
+//!
+//!     fn write(&mut self, id: &str, origin: Option<ForkOrigin>, entries: Vec<Entry>) {
+//!         let (version, updated_at) = (entries.len() as u64, SystemTime::now());
+//!         let info = SessionInfo { id: id.into(), version, origin, updated_at, read_error: None };
+//!         self.sessions.insert(id.to_owned(), (info, entries));
+//!     }
 //! }
 //!
 //! impl BlockingStore for Sessions {
@@ -27,33 +40,49 @@
 //!         lease: Option<&Lease>,
 //!         id: &str,
 //!         expected: u64,
-//!         entries: Vec<Entry>,
+//!         added: Vec<Entry>,
 //!     ) -> Result<u64, Error> {
 //!         backend::ensure_id_not_empty(id)?;
 //!         lease.map_or(Ok(()), |lease| self.leases.check(id, lease))?;
-//!         let found = self.entries.get(id).map_or(0, |entries| entries.len() as u64);
-//!         backend::ensure_expected_version(id, expected, found)?;
-//!         let added = entries.len() as u64;
-//!         if added > 0 {
-//!             self.entries.entry(id.to_owned()).or_default().extend(entries);
+//!         backend::ensure_expected_version(id, expected, self.version(id).unwrap_or(0))?;
+//!         let version = expected + added.len() as u64;
+//!         if version > expected {
+//!             let found = self.sessions.remove(id);
+//!             let (origin, mut entries) =
+//!                 found.map_or((None, vec![]), |(info, entries)| (info.origin, entries));
+//!             entries.extend(added);
+//!             self.write(id, origin, entries);
 //!         }
-//!         Ok(found + added)
+//!         Ok(version)
 //!     }
 //!
 //!     fn lease(&mut self, id: &str) -> Result<Lease, Error> {
+//!         backend::ensure_id_not_empty(id)?;
 //!         self.leases.take(id)
 //!     }
 //!
 //!     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error> {
 //!         let from = usize::try_from(from).unwrap_or(usize::MAX);
-//!         let found = self.entries.get(id);
-//!         Ok(found.map(|entries| entries.iter().skip(from).cloned().collect()))
+//!         let found = self.sessions.get(id);
+//!         Ok(found.map(|(_, entries)| entries.iter().skip(from).cloned().collect()))
 //!     }
-//!     # fn list(&mut self) -> Result<Vec<SessionInfo>, Error> { unimplemented!() }
-//!     # fn fork(&mut self, _: &str, _: u64, _: &str) -> Result<(), Error> { unimplemented!() }
-//!     # fn delete(&mut self, _: &str) -> Result<bool, Error> { unimplemented!() }
-//!     # fn prune(&mut self, _: SystemTime) -> Result<Vec<String>, Error> { unimplemented!() }
-//!     // `list`, `fork`, `delete` and `prune` follow.
+//!
+//!     fn list(&mut self) -> Result<Vec<SessionInfo>, Error> {
+//!         let mut found: Vec<_> = self.sessions.values().map(|(info, _)| info.clone()).collect();
+//!         found.sort_by_key(|info| Reverse(info.updated_at));
+//!         Ok(found)
+//!     }
+//!
+//!     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error> {
+//!         backend::ensure_id_not_empty(new)?;
+//!         backend::ensure_fork_point_exists(id, at, self.version(id))?;
+//!         backend::ensure_session_absent(new, self.version(new))?;
+//!         let count = usize::try_from(at).unwrap_or(usize::MAX);
+//!         let entries = self.load(id, 0)?.unwrap_or_default().into_iter().take(count);
+//!         let origin = ForkOrigin { id: id.to_owned(), at };
+//!         self.write(new, Some(origin), entries.collect());
+//!         Ok(())
+//!     }
 //! }
 //!
 //! struct MyStore {
