@@ -25,7 +25,7 @@ use std::{env, fs, process, thread};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use serde_json::{Value, json};
+use serde_json::json;
 use tokio::runtime::Runtime;
 use turnstream::agent::Limits;
 use turnstream::env::SystemIds;
@@ -39,7 +39,6 @@ use turnstream::replay::Recorder;
 use turnstream::session::{JsonLinesStore, MemoryStore, Store};
 use turnstream::stream::{TurnStream, seal};
 use turnstream::testing::{Answer, Wire};
-use turnstream::tool::ToolSpec;
 use turnstream::turn::TurnEvent;
 use turnstream::ui::ClientLimits;
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
@@ -446,16 +445,14 @@ async fn drain(agent: &Agent) {
     }
 }
 
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+struct AddArgs {
+    a: i64,
+    b: i64,
+}
+
 fn add_tool(name: &str) -> Tool {
-    let parameters = json!({
-        "type": "object",
-        "properties": { "a": { "type": "integer" }, "b": { "type": "integer" } },
-        "required": ["a", "b"],
-    });
-    let spec = ToolSpec::new(name, "Adds two integers", parameters);
-    let add = |args: Value| Some(args["a"].as_i64()? + args["b"].as_i64()?);
-    let run = move |args, _| std::future::ready(add(args).ok_or("these are not two integers"));
-    Tool::raw(spec, run).expect("a tool")
+    Tool::new(name, "Adds two integers", async |args: AddArgs, _cx| args.a + args.b)
 }
 
 async fn append(store: &str, count: usize, folder: &Path) {
