@@ -1,178 +1,304 @@
 //! A single call to a server's tool, from the request to the result.
+//!
+//! A call is in one of five states:
+//!
+//! | state | what happens | next state |
+//! |---|---|---|
+//! | connecting | a connection whose server still has the tool is found or opened | sending |
+//! | sending | the request is sent | waiting |
+//! | waiting | progress is passed on as it arrives | answering, when the server asks a question; collecting, when the result asks questions; connecting, when the server has ended the session |
+//! | answering | a question is answered, unless the server stops waiting for the answer | waiting |
+//! | collecting | the questions in a result are answered in their order | sending, with the answers |
+//!
+//! In each state but answering, the call can end with its output: the server's result, or an error
+//! that tells the model how to proceed.
 
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-use async_stream::stream;
-use futures::stream::BoxStream;
+use futures::stream::{self, BoxStream};
 use futures::{StreamExt, future};
-use serde_json::{Map, Value, json};
+use serde_json::{Map, Value, map};
 use tokio::sync::oneshot;
-use turnstream::agent::Agent;
 use turnstream::error::Error;
-use turnstream::request::Options;
 use turnstream::tool::{ToolContext, ToolOutput, ToolUpdate, UpdateStream};
 
-use crate::active_calls::Arrived;
+use crate::active_calls::{Arrived, Question};
+use crate::answering::{Answering, Asked, question_count, repeated};
 use crate::content::{MediaRules, tool_output};
 use crate::listing::ListedTool;
-use crate::questions::{cancelled_answer, sampling_answer, sampling_prompt};
-use crate::sdk::{CallUpdate, PendingRequest};
+use crate::sdk::connection::Connection;
+use crate::sdk::pending_request::{CallUpdate, PendingRequest, RequestFailure};
 use crate::shared_client::{CallOrigin, MAX_SESSION_RENEWALS, SharedClient};
 
 /// Calls a tool. `cx` is `None` if the call is not part of a run. Dropping the stream cancels the
 /// call on the server.
-#[expect(clippy::too_many_lines, reason = "a call reads from its request to its result")]
 pub(crate) fn call_tool(
     shared: Arc<SharedClient>,
     tool: Arc<ListedTool>,
-    arguments: Value,
+    arguments: &Value,
     media: MediaRules,
     cx: Option<ToolContext>,
 ) -> UpdateStream {
-    stream! {
-        let origin_arguments = arguments.to_string();
-        let origin = match cx {
-            Some(_) => CallOrigin::Model { arguments: &origin_arguments },
-            None => CallOrigin::Program,
-        };
-        let mut connection = match shared.connection_for_call(&tool, origin).await {
-            Ok(connection) => connection,
-            Err(error) => {
-                yield ToolUpdate::Output(failure(&error));
-                return;
-            }
-        };
-        let (limits, server) = (shared.settings.limits, &shared.settings.name);
-        let mut params = call_params(&tool, &arguments);
-        let (mut questions_left, mut renewals_left) = (limits.input_rounds, MAX_SESSION_RENEWALS);
+    let params = call_params(&tool, arguments);
+    let call = Call {
+        questions_left: shared.settings.limits.input_rounds,
+        renewals_left: MAX_SESSION_RENEWALS,
+        arguments: arguments.to_string(),
+        params: params.clone(),
+        shared,
+        tool,
+        media,
+        cx,
+    };
+    stream::unfold((call, Some(CallState::Connecting { params })), |(mut call, state)| async move {
+        let mut state = state?;
         loop {
-            let sending = connection.send("tools/call", Value::Object(params.clone()));
-            let Ok(mut pending) = tokio::time::timeout(limits.call, sending).await else {
-                yield ToolUpdate::Output(unanswered(server, limits.call));
-                return;
-            };
-            let answer = loop {
-                let mut question = match next_update(&mut pending, limits.call).await {
-                    None => {
-                        drop(pending);
-                        yield ToolUpdate::Output(unanswered(server, limits.call));
-                        return;
-                    }
-                    Some(CallUpdate::Answered(answer)) => break answer,
-                    Some(CallUpdate::Arrived(Arrived::Progress(progress))) => {
-                        yield ToolUpdate::progress(&progress);
-                        continue;
-                    }
-                    Some(CallUpdate::Arrived(Arrived::Question(question))) => question,
-                };
-                let Some(left) = questions_left.checked_sub(1) else {
-                    // Dropping a question declines it.
-                    continue;
-                };
-                questions_left = left;
-                let asking = Asked::new(&shared, &question.method, &question.params, cx.as_ref());
-                let mut answering = asking.stream();
-                while let Some(update) =
-                    next_answering(&mut answering, &mut question.answer, &mut pending).await
-                {
-                    match update {
-                        Answering::Event(event) => yield event,
-                        Answering::Answer(answer) => {
-                            // The server may have stopped waiting for the answer.
-                            let _ = question.answer.send(answer);
-                            break;
-                        }
-                        Answering::Refused => break,
-                    }
-                }
-            };
-            let result = match answer {
-                Ok(result) => result,
-                // The server has not processed the call. Its tools may have changed.
-                Err(error) if error.is_session_end() && renewals_left > 0 => {
-                    renewals_left -= 1;
-                    connection = match shared.connection_for_call(&tool, origin).await {
-                        Ok(connection) => connection,
-                        Err(error) => {
-                            yield ToolUpdate::Output(failure(&error));
-                            return;
-                        }
-                    };
-                    continue;
-                }
-                Err(error) => {
-                    yield ToolUpdate::Output(failure(&connection.describe(error).await));
-                    return;
-                }
-            };
-            match result["resultType"].as_str() {
-                None | Some("complete") => {
-                    yield ToolUpdate::Output(tool_output(&result, media));
-                    return;
-                }
-                Some("input_required") => {}
-                Some(other) => {
-                    let text = format!(
-                        "Error: the MCP server `{server}` answered with a result of the kind `{other}`, which is \
-                         not supported here."
-                    );
-                    yield ToolUpdate::Output(ToolOutput::error(text));
-                    return;
+            match call.advance(state).await {
+                Transition::To(next) => state = next,
+                Transition::Update(update, next) => return Some((update, (call, Some(next)))),
+                Transition::End(output) => {
+                    return Some((ToolUpdate::Output(output), (call, None)));
                 }
             }
-            let Some(left) = questions_left.checked_sub(question_count(&result)) else {
-                let text = format!(
-                    "Error: the MCP server `{server}` has asked for input more than {} times, and \
-                     the call was abandoned.",
-                    limits.input_rounds
-                );
-                yield ToolUpdate::Output(ToolOutput::error(text));
-                return;
-            };
-            questions_left = left;
-            let mut answers = Map::new();
-            for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
-                let method = request["method"].as_str().unwrap_or_default();
-                let asking = Asked::new(&shared, method, &request["params"], cx.as_ref());
-                let mut answering = asking.stream();
-                while let Some(update) = answering.next().await {
-                    match update {
-                        Answering::Event(event) => yield event,
-                        Answering::Answer(answer) => {
-                            answers.insert(name.clone(), answer);
-                            break;
-                        }
-                        Answering::Refused => {
-                            let text = format!(
-                                "Declined: the MCP server `{server}` asked for `{method}` to \
-                                 continue this call, which is not allowed here. Try another way."
-                            );
-                            yield ToolUpdate::Output(ToolOutput::error(text));
-                            return;
-                        }
-                    }
-                }
-            }
-            params = repeated(call_params(&tool, &arguments), &result, answers);
         }
-    }
+    })
     .boxed()
 }
 
-/// Returns the number by which a result reduces the remaining number of allowed questions. A result
-/// without questions counts as one question, because the call must wait for such a result too.
-pub(crate) fn question_count(result: &Value) -> u32 {
-    let questions = result["inputRequests"].as_object().map_or(0, Map::len);
-    u32::try_from(questions).unwrap_or(u32::MAX).max(1)
+/// What a call needs in each of its states.
+struct Call {
+    shared: Arc<SharedClient>,
+    tool: Arc<ListedTool>,
+    /// The arguments as JSON.
+    arguments: String,
+    /// The parameters of the first request.
+    params: Map<String, Value>,
+    media: MediaRules,
+    cx: Option<ToolContext>,
+    /// How many more questions are answered.
+    questions_left: u32,
+    /// How often the call is sent again because its session has ended.
+    renewals_left: u32,
 }
 
-fn unanswered(server: &str, limit: Duration) -> ToolOutput {
-    ToolOutput::error(format!(
-        "Error: the MCP server `{server}` has not answered for {limit:?}. The call was cancelled; it may \
-         have taken effect in part."
-    ))
+/// A state of a call. Dropping it cancels the request that it has sent.
+enum CallState {
+    Connecting {
+        params: Map<String, Value>,
+    },
+    Sending {
+        connection: Arc<Connection>,
+        params: Map<String, Value>,
+    },
+    Waiting(SentRequest),
+    /// Answers a question that the server asks while it works on the request.
+    Answering {
+        sent: SentRequest,
+        answer: oneshot::Sender<Value>,
+        answering: BoxStream<'static, Answering>,
+    },
+    Collecting(ResultQuestions),
+}
+
+/// A request that the server is working on.
+struct SentRequest {
+    connection: Arc<Connection>,
+    params: Map<String, Value>,
+    pending: PendingRequest,
+}
+
+/// A result that asks for input, and what has been answered of it.
+struct ResultQuestions {
+    connection: Arc<Connection>,
+    result: Value,
+    unanswered: map::IntoIter,
+    answers: Map<String, Value>,
+    current: Option<CurrentQuestion>,
+}
+
+/// The question of a result that is being answered.
+struct CurrentQuestion {
+    name: String,
+    method: String,
+    answering: BoxStream<'static, Answering>,
+}
+
+/// What follows a state.
+enum Transition {
+    To(CallState),
+    /// An update for the consumer, and the state after it.
+    Update(ToolUpdate, CallState),
+    End(ToolOutput),
+}
+
+impl Call {
+    async fn advance(&mut self, state: CallState) -> Transition {
+        match state {
+            CallState::Connecting { params } => self.connect(params).await,
+            CallState::Sending { connection, params } => self.send(connection, params).await,
+            CallState::Waiting(sent) => self.wait(sent).await,
+            CallState::Answering { sent, answer, answering } => {
+                answer_question(sent, answer, answering).await
+            }
+            CallState::Collecting(questions) => self.collect(questions).await,
+        }
+    }
+
+    async fn connect(&self, params: Map<String, Value>) -> Transition {
+        let origin = match self.cx {
+            Some(_) => CallOrigin::Model { arguments: &self.arguments },
+            None => CallOrigin::Program,
+        };
+        match self.shared.connection_for_call(&self.tool, origin).await {
+            Ok(connection) => Transition::To(CallState::Sending { connection, params }),
+            Err(error) => Transition::End(failure(&error)),
+        }
+    }
+
+    async fn send(&self, connection: Arc<Connection>, params: Map<String, Value>) -> Transition {
+        let limit = self.limit();
+        let sending = connection.send("tools/call", Value::Object(params.clone()));
+        match tokio::time::timeout(limit, sending).await {
+            Ok(pending) => {
+                Transition::To(CallState::Waiting(SentRequest { connection, params, pending }))
+            }
+            Err(_) => Transition::End(unanswered(self.server(), limit)),
+        }
+    }
+
+    async fn wait(&mut self, mut sent: SentRequest) -> Transition {
+        let limit = self.limit();
+        match next_update(&mut sent.pending, limit).await {
+            None => Transition::End(unanswered(self.server(), limit)),
+            Some(CallUpdate::Arrived(Arrived::Progress(progress))) => {
+                Transition::Update(ToolUpdate::progress(&progress), CallState::Waiting(sent))
+            }
+            Some(CallUpdate::Arrived(Arrived::Question(question))) => {
+                self.begin_answering(sent, question)
+            }
+            Some(CallUpdate::Answered(Ok(result))) => self.on_result(sent.connection, result),
+            Some(CallUpdate::Answered(Err(error))) => self.on_failure(sent, error).await,
+        }
+    }
+
+    fn begin_answering(&mut self, sent: SentRequest, question: Question) -> Transition {
+        let Some(left) = self.questions_left.checked_sub(1) else {
+            // Dropping a question declines it.
+            return Transition::To(CallState::Waiting(sent));
+        };
+        self.questions_left = left;
+        let Question { method, params, answer } = question;
+        let answering = Asked::new(&self.shared, &method, &params, self.cx.as_ref()).stream();
+        Transition::To(CallState::Answering { sent, answer, answering })
+    }
+
+    async fn on_failure(&mut self, sent: SentRequest, error: RequestFailure) -> Transition {
+        if error.is_session_end()
+            && let Some(left) = self.renewals_left.checked_sub(1)
+        {
+            // The server has not processed the call. Its tools may have changed.
+            self.renewals_left = left;
+            return Transition::To(CallState::Connecting { params: sent.params });
+        }
+        Transition::End(failure(&sent.connection.describe(error).await))
+    }
+
+    fn on_result(&mut self, connection: Arc<Connection>, mut result: Value) -> Transition {
+        let server = self.server();
+        match result["resultType"].as_str() {
+            None | Some("complete") => return Transition::End(tool_output(&result, self.media)),
+            Some("input_required") => {}
+            Some(other) => {
+                return Transition::End(ToolOutput::error(format!(
+                    "Error: the MCP server `{server}` answered with a result of the kind \
+                     `{other}`, which is not supported here."
+                )));
+            }
+        }
+        let Some(left) = self.questions_left.checked_sub(question_count(&result)) else {
+            return Transition::End(ToolOutput::error(format!(
+                "Error: the MCP server `{server}` has asked for input more than {} times, and \
+                 the call was abandoned.",
+                self.shared.settings.limits.input_rounds
+            )));
+        };
+        self.questions_left = left;
+        let requests = match result["inputRequests"].take() {
+            Value::Object(requests) => requests,
+            _ => Map::new(),
+        };
+        Transition::To(CallState::Collecting(ResultQuestions {
+            connection,
+            result,
+            unanswered: requests.into_iter(),
+            answers: Map::new(),
+            current: None,
+        }))
+    }
+
+    async fn collect(&self, mut questions: ResultQuestions) -> Transition {
+        let Some(mut current) = questions.current.take() else {
+            let Some((name, request)) = questions.unanswered.next() else {
+                let ResultQuestions { connection, result, answers, .. } = questions;
+                let params = repeated(self.params.clone(), &result, answers);
+                return Transition::To(CallState::Sending { connection, params });
+            };
+            let method = request["method"].as_str().unwrap_or_default().to_owned();
+            let asked = Asked::new(&self.shared, &method, &request["params"], self.cx.as_ref());
+            let answering = asked.stream();
+            questions.current = Some(CurrentQuestion { name, method, answering });
+            return Transition::To(CallState::Collecting(questions));
+        };
+        match current.answering.next().await {
+            Some(Answering::Event(event)) => {
+                questions.current = Some(current);
+                Transition::Update(event, CallState::Collecting(questions))
+            }
+            Some(Answering::Answer(answer)) => {
+                questions.answers.insert(current.name, answer);
+                Transition::To(CallState::Collecting(questions))
+            }
+            Some(Answering::Refused) => Transition::End(ToolOutput::error(format!(
+                "Declined: the MCP server `{}` asked for `{}` to continue this call, which is not \
+                 allowed here. Try another way.",
+                self.server(),
+                current.method
+            ))),
+            // The question was left without an answer.
+            None => Transition::To(CallState::Collecting(questions)),
+        }
+    }
+
+    fn server(&self) -> &str {
+        &self.shared.settings.name
+    }
+
+    /// Returns the time within which each message of the server must arrive.
+    fn limit(&self) -> Duration {
+        self.shared.settings.limits.call
+    }
+}
+
+/// Takes one step in answering a question that the server asks while it works on the request.
+async fn answer_question(
+    mut sent: SentRequest,
+    mut answer: oneshot::Sender<Value>,
+    mut answering: BoxStream<'static, Answering>,
+) -> Transition {
+    match next_answering(&mut answering, &mut answer, &mut sent.pending).await {
+        Some(Answering::Event(event)) => {
+            Transition::Update(event, CallState::Answering { sent, answer, answering })
+        }
+        Some(Answering::Answer(value)) => {
+            // The server may have stopped waiting for the answer.
+            let _ = answer.send(value);
+            Transition::To(CallState::Waiting(sent))
+        }
+        // Dropping the sender declines the question.
+        Some(Answering::Refused) | None => Transition::To(CallState::Waiting(sent)),
+    }
 }
 
 /// Returns the next step in answering a question. Returns `None` if the server no longer waits for
@@ -191,35 +317,9 @@ async fn next_answering(
     .await
 }
 
-/// Answers the questions in a result without using a model. Returns `None` if a question needs a
-/// model or is not allowed.
-pub(crate) async fn answer_questions(
-    shared: &SharedClient,
-    result: &Value,
-) -> Option<Map<String, Value>> {
-    let mut answers = Map::new();
-    for (name, request) in result["inputRequests"].as_object().into_iter().flatten() {
-        let method = request["method"].as_str().unwrap_or_default();
-        let mut answering = Asked::new(shared, method, &request["params"], None).stream();
-        let Some(Answering::Answer(answer)) = answering.next().await else { return None };
-        answers.insert(name.clone(), answer);
-    }
-    Some(answers)
-}
-
-/// Returns the parameters for repeating a request with the answers to its questions.
-pub(crate) fn repeated(
-    mut params: Map<String, Value>,
-    result: &Value,
-    answers: Map<String, Value>,
-) -> Map<String, Value> {
-    if let Some(state) = result.get("requestState") {
-        params.insert("requestState".to_owned(), state.clone());
-    }
-    if !answers.is_empty() {
-        params.insert("inputResponses".to_owned(), Value::Object(answers));
-    }
-    params
+/// Returns the next update for a call, or `None` if no update arrives within `limit`.
+async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
+    tokio::time::timeout(limit, future::poll_fn(|cx| pending.poll_update(cx))).await.ok()
 }
 
 fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
@@ -228,9 +328,11 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     Map::from_iter([name, arguments])
 }
 
-/// Returns the next update for a call, or `None` if no update arrives within `limit`.
-async fn next_update(pending: &mut PendingRequest, limit: Duration) -> Option<CallUpdate> {
-    tokio::time::timeout(limit, future::poll_fn(|cx| pending.poll_update(cx))).await.ok()
+fn unanswered(server: &str, limit: Duration) -> ToolOutput {
+    ToolOutput::error(format!(
+        "Error: the MCP server `{server}` has not answered for {limit:?}. The call was cancelled; it may \
+         have taken effect in part."
+    ))
 }
 
 const MAY_HAVE_PARTIAL_EFFECT: &str =
@@ -252,93 +354,4 @@ fn failure(error: &Error) -> ToolOutput {
         _ => "Try another way.",
     };
     ToolOutput::error(format!("Error: {error}. {advice}"))
-}
-
-/// A server's question, and the source of the answer to the question.
-struct Asked {
-    answer: AnswerSource,
-    limit: Duration,
-}
-
-enum AnswerSource {
-    User(future::BoxFuture<'static, Value>),
-    Model { updates: UpdateStream, model: String },
-    Known(Value),
-    Refused,
-}
-
-/// A step in answering a question.
-enum Answering {
-    /// An event from the model that is answering the question.
-    Event(ToolUpdate),
-    Answer(Value),
-    Refused,
-}
-
-impl Asked {
-    fn new(shared: &SharedClient, method: &str, params: &Value, cx: Option<&ToolContext>) -> Self {
-        let settings = &shared.settings;
-        let answerers = &settings.answerers;
-        let answer = match method {
-            "elicitation/create" => AnswerSource::User(answerers.ask_user(&settings.name, params)),
-            "sampling/createMessage" => {
-                let sampled = answerers
-                    .sampling
-                    .as_ref()
-                    .zip(cx)
-                    .and_then(|(agent, cx)| sample(agent, params, cx));
-                sampled.unwrap_or(AnswerSource::Refused)
-            }
-            "roots/list" => {
-                answerers.roots_answer().map_or(AnswerSource::Refused, AnswerSource::Known)
-            }
-            _ => AnswerSource::Refused,
-        };
-        Self { answer, limit: settings.limits.input }
-    }
-
-    fn stream(self) -> BoxStream<'static, Answering> {
-        let Self { answer, limit } = self;
-        stream! {
-            match answer {
-                AnswerSource::User(answer) => {
-                    let answer = tokio::time::timeout(limit, answer).await;
-                    yield Answering::Answer(answer.unwrap_or_else(|_| cancelled_answer()));
-                }
-                AnswerSource::Model { mut updates, model } => {
-                    while let Some(update) = updates.next().await {
-                        match update {
-                            ToolUpdate::Output(output) if !output.failed => {
-                                let text = output.content.text();
-                                yield Answering::Answer(sampling_answer(&text, &model));
-                            }
-                            ToolUpdate::Output(_) | ToolUpdate::Suspended(_) => yield Answering::Refused,
-                            event => yield Answering::Event(event),
-                        }
-                    }
-                }
-                AnswerSource::Known(answer) => yield Answering::Answer(answer),
-                AnswerSource::Refused => yield Answering::Refused,
-            }
-        }
-        .boxed()
-    }
-}
-
-/// Runs an agent as a sub-agent of the call, so that the agent's tokens count toward the run's
-/// usage.
-fn sample(agent: &Agent, params: &Value, cx: &ToolContext) -> Option<AnswerSource> {
-    let limit = params["maxTokens"].as_u64().and_then(|tokens| u32::try_from(tokens).ok());
-    let own_limit = agent.options().max_output_tokens.unwrap_or(u32::MAX);
-    let agent = match limit.filter(|limit| *limit < own_limit) {
-        Some(limit) => {
-            let options = Options { max_output_tokens: Some(limit), ..Options::default() };
-            agent.clone().with_options(options)
-        }
-        None => agent.clone(),
-    };
-    let tool = agent.as_tool("sampling", "Answers for an MCP server").ok()?;
-    let arguments = json!({ "prompt": sampling_prompt(params) }).to_string();
-    let updates = tool.prepare(&arguments).and_then(|call| call.start(cx.clone())).ok()?;
-    Some(AnswerSource::Model { updates, model: "the client's model".to_owned() })
 }

@@ -277,7 +277,7 @@ impl Client {
             return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(tool));
         };
         let (shared, listed) = (Arc::clone(&self.shared), Arc::new(listed.clone()));
-        let mut updates = call_tool(shared, listed, arguments, self.media(), None);
+        let mut updates = call_tool(shared, listed, &arguments, self.media(), None);
         let limit = self.shared.settings.limits.call_total;
         let ended = tokio::time::timeout(limit, async {
             while let Some(update) = updates.next().await {
@@ -406,7 +406,7 @@ impl Client {
         let (recording, recorded) = (Arc::clone(&shared), Arc::clone(&listed));
         let tool = Tool::raw(listed.spec.clone(), move |arguments, cx| {
             let (shared, listed) = (Arc::clone(&shared), Arc::clone(&listed));
-            ready(call_tool(shared, listed, arguments, media, Some(cx)))
+            ready(call_tool(shared, listed, &arguments, media, Some(cx)))
         })?;
         let tool = Tool::from_handler(Recorded { tool, shared: recording, listed: recorded });
         let settings = &self.shared.settings;

@@ -86,6 +86,7 @@ mod client_builder;
 mod resources;
 mod server_list;
 
+mod answering;
 mod call;
 mod content;
 mod listing;
@@ -99,7 +100,6 @@ mod active_calls;
 mod address;
 mod connection_state;
 mod endpoint;
-mod http_backend;
 mod http_events;
 mod line_channel;
 mod process;

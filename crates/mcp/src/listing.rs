@@ -9,7 +9,8 @@ use turnstream::error::{Error, ErrorKind};
 use turnstream::request::ToolSpec;
 
 use crate::limits::Limits;
-use crate::sdk::{Connection, Refusal};
+use crate::sdk::connection::Connection;
+use crate::sdk::error_context::Refusal;
 use crate::tool_name::tool_name;
 use crate::truncate::truncate_middle;
 

@@ -7,10 +7,10 @@ use serde_json::{Map, Value, json};
 use turnstream::error::{Error, ErrorKind};
 use turnstream::item::{Content, Item, Part};
 
-use crate::call::{answer_questions, question_count, repeated};
+use crate::answering::{answer_questions, question_count, repeated};
 use crate::content::{content_of, part_of, resource_part};
 use crate::listing::{ListBudget, fetch_pages};
-use crate::sdk::Connection;
+use crate::sdk::connection::Connection;
 use crate::{Client, ServerInfo};
 
 /// A resource that a server offers, or a template for resource addresses.

@@ -19,7 +19,9 @@ use crate::limits::Limits;
 use crate::listing::{ListedTool, Listing};
 use crate::lock::lock_ignoring_poison;
 use crate::questions::Answerers;
-use crate::sdk::{Connection, ConnectionSettings, SessionEnd};
+use crate::sdk::connection::Connection;
+use crate::sdk::connection_settings::ConnectionSettings;
+use crate::sdk::error_context::SessionEnd;
 
 /// The state shared by a client's clones and tools.
 pub(crate) struct SharedClient {
