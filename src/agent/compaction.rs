@@ -254,9 +254,9 @@ async fn call_compactor(
     let limits = &run.settings.limits.limits;
     let limit = TimeLimit::explicit_or(limits.compactor_timeout, DEFAULT_COMPACTOR_TIMEOUT);
     // A compaction counts as an open request, so it is dropped when the run's time limit expires.
-    run.control().request_in_flight.set(true);
+    run.control().work.request_in_flight.set(true);
     let made = call_with_timeout(COMPACTOR_NAME, limit, compact).await;
-    run.control().request_in_flight.set(false);
+    run.control().work.request_in_flight.set(false);
     let made = made?;
     let Some(compaction) = made? else {
         return Ok(None);
@@ -308,7 +308,7 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     // The usage so far is charged at the price of the previous model.
     run.budget_usage(state);
     if price.is_some() || !budget.requires_prices() {
-        run.control().set_price(price);
+        run.control().usage.set_price(price);
     }
 }
 

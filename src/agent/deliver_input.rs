@@ -24,7 +24,7 @@ pub(super) fn deliver_next_input(run: &RunShared, state: State) -> (State, Optio
         );
     }
     if !run.settings.tools.sources.is_empty()
-        && let Some(notice) = run.control().listed_tools.take_notice()
+        && let Some(notice) = run.control().tools.listed.take_notice()
     {
         let (id, items) = (run.new_id(), vec![Item::user(notice)]);
         let notice = Event::Appended { why: AppendReason::Hook, id, items };
@@ -80,11 +80,11 @@ fn omits_unsupported_parts(run: &RunShared) -> bool {
 /// follow-up.
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
-    let (why, input) = match run.control().dequeue_input(DeliveryPoint::BeforeNextRequest, turn) {
+    let (why, input) = match run.control().inbox.dequeue(DeliveryPoint::BeforeNextRequest, turn) {
         Some(input) => (AppendReason::Steer, input),
         None if state.follow_up_due => (
             AppendReason::FollowUp,
-            run.control().dequeue_input(DeliveryPoint::AfterModelStops, turn)?,
+            run.control().inbox.dequeue(DeliveryPoint::AfterModelStops, turn)?,
         ),
         None => return None,
     };
@@ -106,7 +106,7 @@ fn next_tombstone_event(
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
     run.effects.draw(EffectKind::Tombstones, || {
-        let TombstoneEdit { from, to, items } = next(&run.control().tombstone_queue)?;
+        let TombstoneEdit { from, to, items } = next(&run.control().inbox.tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage })
     })

@@ -37,15 +37,15 @@ pub(super) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
     let outside = run.effects.draw(EffectKind::Facts, || ExternalFacts {
-        has_steering: run.control().has_queued_input(DeliveryPoint::BeforeNextRequest),
-        has_follow_up: run.control().has_queued_input(DeliveryPoint::AfterModelStops),
-        stop_requested: run.control().stop_requested.get(),
+        has_steering: run.control().inbox.has_input(DeliveryPoint::BeforeNextRequest),
+        has_follow_up: run.control().inbox.has_input(DeliveryPoint::AfterModelStops),
+        stop_requested: run.control().signals.stop_requested.get(),
         exceeded_budget: run.exceeded_limit(&state, &spent),
         call_limit_exceeded: budget
             .call_limit_exceeded()
             .filter(|_| state.counts.calls_over_limit > 0),
         budget_exhausted: budget.is_exhausted(&spent),
-        has_incomplete_turn: run.control().has_incomplete_turn.get(),
+        has_incomplete_turn: run.control().work.has_incomplete_turn.get(),
     });
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {

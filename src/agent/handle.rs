@@ -99,7 +99,7 @@ impl RunHandle {
 
     /// Records that, from now on, verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
-        self.control.requires_external_handle.set(true);
+        self.control.verdicts.requires_external_handle.set(true);
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running
@@ -127,14 +127,14 @@ impl RunHandle {
     /// # }
     /// ```
     pub fn interrupt(&self) {
-        self.control.interrupt(None);
+        self.control.signals.interrupt(None);
     }
 
     /// Waits until the run is interrupted. The run and the caller must be polled by the same task,
     /// because only one task is woken.
     pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
-        self.control.register_waker(cx.waker());
-        if self.control.interrupted.get() { Poll::Ready(()) } else { Poll::Pending }
+        self.control.signals.register_waker(cx.waker());
+        if self.control.signals.interrupted.get() { Poll::Ready(()) } else { Poll::Pending }
     }
 
     /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason. The user and
@@ -170,7 +170,7 @@ impl RunHandle {
     /// # }
     /// ```
     pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
-        self.control.interrupt(shorten_interrupt_reason(&reason.into()));
+        self.control.signals.interrupt(shorten_interrupt_reason(&reason.into()));
     }
 
     /// Ends the run after the current turn. The turn's response and tool calls are completed and
@@ -178,7 +178,7 @@ impl RunHandle {
     /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
     /// when this method is called, the run ends immediately.
     pub fn stop_after_turn(&self) {
-        self.control.stop_requested.set(true);
+        self.control.signals.stop_requested.set(true);
     }
 
     /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
@@ -222,7 +222,7 @@ impl RunHandle {
     /// Returns the number of the first turn whose request contained the input; the run's first turn
     /// is number 1. Returns `None` if the input is still queued, or was returned as undelivered.
     pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
-        self.control.delivery_turn(&receipt.id)
+        self.control.inbox.delivery_turn(&receipt.id)
     }
 
     /// Turns the items at the zero-based `positions` in the [history](Self::history) into
@@ -270,7 +270,7 @@ impl RunHandle {
     /// include a call that has no result yet.
     pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
         let positions: Vec<usize> = positions.into_iter().collect();
-        self.control.tombstone_queue.add(&self.journal, &positions)
+        self.control.inbox.tombstone_queue.add(&self.journal, &positions)
     }
 
     /// Approves a call that is waiting for a verdict, so that the call runs.
@@ -318,7 +318,7 @@ impl RunHandle {
         let call = call.into();
         let accepted = match call.split_root() {
             None => self.control.submit_verdict(&call, verdict),
-            Some((parent, inner)) => match self.control.sub_agent(parent) {
+            Some((parent, inner)) => match self.control.sub_agents.run(parent) {
                 Some(child) => return Self::for_sub_agent(child).submit_verdict(inner, verdict),
                 None => Err(VerdictRejection::NotAwaited),
             },
@@ -340,7 +340,7 @@ impl RunHandle {
     /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the
     /// sub-agent's run is over.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
-        self.control.sub_agent(call_id).map(|child| Self::for_sub_agent(child).clone())
+        self.control.sub_agents.run(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
     /// Returns the run's journal.
@@ -363,7 +363,7 @@ impl RunHandle {
 
     /// Makes a value available to the run's tools.
     pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
-        self.control.update_run_data(|data| data.insert(value));
+        self.control.tools.update_data(|data| data.insert(value));
     }
 
     /// Queues input with the given id; see [`steer`](Self::steer) and
@@ -375,7 +375,7 @@ impl RunHandle {
         items: Vec<Item>,
     ) -> Result<(), RefusedInput> {
         let when = DeliveryPoint::of_input(is_follow_up);
-        self.control.enqueue_input(when, UndeliveredInput { id, items })
+        self.control.inbox.enqueue(when, UndeliveredInput { id, items })
     }
 
     /// Queues input that another queue has already accepted, so that the limits of the run's own
@@ -387,7 +387,7 @@ impl RunHandle {
         items: Vec<Item>,
     ) -> Result<(), RefusedInput> {
         let when = DeliveryPoint::of_input(is_follow_up);
-        self.control.enqueue_accepted_input(when, UndeliveredInput { id, items })
+        self.control.inbox.enqueue_accepted(when, UndeliveredInput { id, items })
     }
 
     fn enqueue_input(
@@ -396,7 +396,7 @@ impl RunHandle {
         input: Input,
     ) -> Result<InputReceipt, UndeliveredInput> {
         let id = self.ids.next_id();
-        self.control.enqueue_input(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
+        self.control.inbox.enqueue(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
         Ok(InputReceipt { id })
     }
 }
@@ -503,6 +503,6 @@ pub(crate) use forward_handle_methods;
 
 impl_debug!(
     RunHandle(it),
-    interrupted = it.control.interrupted.get(),
-    stopping = it.control.stop_requested.get()
+    interrupted = it.control.signals.interrupted.get(),
+    stopping = it.control.signals.stop_requested.get()
 );

@@ -16,7 +16,7 @@ pub(super) fn needs_listing(run: &RunShared, state: &State) -> bool {
     if run.settings.tools.sources.is_empty() {
         return false;
     }
-    match run.control().listed_tools.last_iteration() {
+    match run.control().tools.listed.last_iteration() {
         None => true,
         Some(last) => last != run.effects.iteration() && state.end.wrap_up_reason.is_none(),
     }
@@ -29,7 +29,7 @@ pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), 
         let tools = &listing_run.settings.tools;
         let names = tools.sources.names();
         let listed = join_all((0..names.len()).map(|index| tools.sources.list(index))).await;
-        let current = listing_run.control().listed_tools.current();
+        let current = listing_run.control().tools.listed.current();
         let before = current.as_ref().map(|current| &current.sources[..]);
         ToolListing::new(&tools.toolkit, names, before, listed)
     };
@@ -41,7 +41,7 @@ pub(super) async fn refresh_tools(run: &RunShared, state: &State) -> Result<(), 
 fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     let tools = &run.settings.tools;
     let names = tools.sources.names();
-    let current = run.control().listed_tools.current();
+    let current = run.control().tools.listed.current();
     let before = current.as_ref().map(|current| &current.sources[..]);
     let unlisted = vec![SourceTools::default(); names.len()];
     let late_bound = |index, record| tools.sources.late_bound_tool(index, record);
@@ -55,7 +55,7 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     let notice = tool_notice(names, before, &now)
         .filter(|notice| before.is_some() || !has_said(&state.history, notice));
     let iteration = run.effects.iteration();
-    run.control().listed_tools.replace(&tools.toolkit, now, iteration, notice);
+    run.control().tools.listed.replace(&tools.toolkit, now, iteration, notice);
 }
 
 fn has_said(history: &History, notice: &str) -> bool {

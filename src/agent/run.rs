@@ -168,12 +168,12 @@ impl Run {
         });
         let handle = RunHandle::new(journal, ids);
         let label = Arc::clone(&settings.label);
-        handle.control.set_label(Arc::clone(&label));
+        handle.control.sub_agents.set_label(Arc::clone(&label));
         if effects.world().can_suspend() {
-            handle.control.suspends.set(true);
+            handle.control.verdicts.suspends.set(true);
         }
         if let Some(verdicts) = &resuming {
-            handle.control.set_sub_agent_verdicts(verdicts.clone());
+            handle.control.verdicts.set_of_sub_agents(verdicts.clone());
         }
         let shared = RunShared { settings, handle: Arc::new(handle), effects };
         let state = State::new(history).update(|it| {
@@ -242,13 +242,13 @@ impl Run {
     /// # fn main() {}
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
-        self.shared.control().update_run_data(|data| data.insert(value));
+        self.shared.control().tools.update_data(|data| data.insert(value));
         self
     }
 
     /// Sets the data of a sub-agent's run to the data of its parent's run.
     pub(super) fn with_parent_run_data(self, data: RunData) -> Self {
-        self.shared.control().update_run_data(|_| data);
+        self.shared.control().tools.update_data(|_| data);
         self
     }
 
@@ -313,7 +313,7 @@ impl Run {
             self.shared.handle.journal.set_pending_calls(own.cloned());
         }
         let interrupt_reason = match reason {
-            EndReason::Interrupted(_) => self.shared.control().interrupt_reason(),
+            EndReason::Interrupted(_) => self.shared.control().signals.interrupt_reason(),
             _ => None,
         };
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
@@ -331,7 +331,7 @@ impl Run {
             unreported_interrupt_reason: interrupt_reason.clone(),
             interrupt_reason,
         });
-        self.shared.control().stop_accepting_verdicts();
+        self.shared.control().verdicts.stop_accepting();
         let events = self.loop_stream.take();
         // `Finished` must be yielded even if a `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
@@ -358,7 +358,7 @@ impl Run {
     fn record_dropped_call_reports(&self) {
         let handle = &self.shared.handle;
         let reports = self.shared.effects.draw(EffectKind::EffectReports, || {
-            let started = handle.control.take_started_calls().into_iter();
+            let started = handle.control.tools.take_started_calls().into_iter();
             let reported = |context: ToolContext| {
                 let report = redacted_report(&self.shared, &self.state.get(), &context);
                 (context.call_id().to_owned(), report)
@@ -405,7 +405,7 @@ impl Run {
         }
         let effects = &self.shared.effects;
         let undelivered = || {
-            let undelivered = handle.control.close_and_drain_inbox();
+            let undelivered = handle.control.close();
             effects.draw(EffectKind::UndeliveredInput, || undelivered)
         };
         let end = RunEnd {
@@ -462,7 +462,7 @@ impl Run {
             }
         }
         if let Some(reason) = interrupt_reason {
-            self.shared.control().set_interrupt_reason(reason);
+            self.shared.control().signals.set_interrupt_reason(reason);
         }
         let phase = self.handle().journal.phase();
         match (time_up, error) {
@@ -478,12 +478,12 @@ impl Run {
 
     /// Handles the expiry of one of the run's timers.
     fn on_deadline(&mut self, due: DeadlineEvent, cx: &Context<'_>) -> Poll<Option<Event>> {
-        let elapsed = self.shared.control().started_at().elapsed();
+        let elapsed = self.shared.control().usage.started_at().elapsed();
         match (due, self.shared.settings.limits.budget.time_limit_exceeded(elapsed)) {
             // No wrap-up turn can follow, so the running work may use the reserved time as well.
             (DeadlineEvent::WrapUp, _) if !self.shared.can_wrap_up(&self.state.get()) => {
                 self.deadline.begin_wrap_up();
-                self.shared.control().wrap_up_time_released.set(true);
+                self.shared.control().work.wrap_up_time_released.set(true);
                 cx.waker().wake_by_ref();
                 return Poll::Pending;
             }
@@ -512,7 +512,7 @@ impl Run {
             ..LoopEnd::default()
         });
         self.deadline.begin_wrap_up();
-        self.shared.control().stop_accepting_verdicts();
+        self.shared.control().verdicts.stop_accepting();
         self.restart_loop(self.state.get());
         self.shared.finish_request();
         self.record_dropped_call_reports();
@@ -527,7 +527,7 @@ impl Run {
         let state = self.state.get();
         let state = state.after_interruption(history, requests, &self.iteration_results, exceeded);
         self.iteration_results.clear();
-        self.shared.control().clear_unobserved_changes();
+        self.shared.control().work.clear_unobserved_changes();
         self.restart_loop(state);
     }
 
@@ -554,14 +554,16 @@ impl Run {
     fn is_between_turns(&self) -> bool {
         let handle = &self.shared.handle;
         let (journal, control) = (&handle.journal, &handle.control);
-        journal.all_calls_answered() && !journal.has_open_turn() && !control.request_in_flight.get()
+        journal.all_calls_answered()
+            && !journal.has_open_turn()
+            && !control.work.request_in_flight.get()
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
-        control.register_waker(cx.waker());
+        control.signals.register_waker(cx.waker());
         let can_end = !self.shared.effects.world().has_untaken_value();
-        if can_end && control.interrupted.get() {
+        if can_end && control.signals.interrupted.get() {
             self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
@@ -606,7 +608,7 @@ impl Run {
         match error {
             // If a hook or a tool interrupted the run during this poll, the run ends with the
             // reason `interrupted`.
-            _ if control.interrupted.get() => {
+            _ if control.signals.interrupted.get() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
             Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),
@@ -627,19 +629,19 @@ impl Stream for Run {
         if this.loop_stream.is_some()
             && let Some(error) = this.refused_input.clone()
         {
-            this.shared.control().started_at();
+            this.shared.control().usage.started_at();
             this.shared.report_final_error(&this.state.get(), &error);
             this.end_loop(EndReason::from_error(&error), Some(error), None);
         }
         if let Some(input) = this.input_event.take() {
             // The time limit is measured from the first poll.
-            this.shared.control().started_at();
+            this.shared.control().usage.started_at();
             this.shared.handle.journal.observe(&input);
             this.notify_world(&input);
             return Poll::Ready(Some(Ok(input)));
         }
         if !this.deadline.has_started() {
-            let started = this.shared.control().started_at();
+            let started = this.shared.control().usage.started_at();
             this.deadline.start(&this.shared.settings.limits.budget, started);
         }
         if this.loop_stream.is_some() {
@@ -658,8 +660,8 @@ impl Stream for Run {
                 this.begin_wrap_up(exceeded);
             }
             if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.shared.control().tombstone_queue.observe(this.journal(), &event);
-                this.shared.control().mark_change_observed(&event);
+                this.shared.control().inbox.tombstone_queue.observe(this.journal(), &event);
+                this.shared.control().work.mark_change_observed(&event);
                 this.notify_world(&event);
                 if let Some(turn) = event.turn_complete() {
                     this.shared.finish_turn(turn);
@@ -686,7 +688,7 @@ impl Drop for Run {
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
         self.shared.charge_final_usage();
-        self.shared.control().close_and_drain_inbox();
+        self.shared.control().close();
         self.shared.effects.world().on_drop();
     }
 }

@@ -105,7 +105,7 @@ impl RunContext {
 
     /// Returns the data that [`Run::with_data`](crate::Run::with_data) added to the run.
     pub fn run_data(&self) -> RunData {
-        self.0.control().run_data()
+        self.0.control().tools.data()
     }
 
     /// Returns a snapshot of the history that includes all events that the body has yielded so far.
@@ -163,7 +163,7 @@ impl RunContext {
     /// method repeatedly, yielding each returned event, until it returns `None` instead of an
     /// event. The state returned along with `None` has a history that contains all of the changes.
     pub fn deliver_next_input(&self, state: State) -> (State, Option<Event>) {
-        if self.0.control().has_unobserved_changes() {
+        if self.0.control().work.has_unobserved_changes() {
             return (state, None);
         }
         let (state, event) = deliver_input::deliver_next_input(&self.0, state);
@@ -185,7 +185,7 @@ impl RunContext {
     ) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
-            if self.0.control().has_unobserved_changes() {
+            if self.0.control().work.has_unobserved_changes() {
                 return (state, None);
             }
             let (state, event) = compaction::compact_if_needed(&self.0, state).await;
@@ -200,7 +200,7 @@ impl RunContext {
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
-            if self.0.control().has_unobserved_changes() {
+            if self.0.control().work.has_unobserved_changes() {
                 return (state, None);
             }
             let (state, event) = compaction::compact(&self.0, state).await;
@@ -239,7 +239,7 @@ impl RunContext {
     /// Records that the run must receive `event`, if it is `Some`, before the history is used
     /// again.
     fn track_unobserved_change(&self, event: Option<Event>) -> Option<Event> {
-        event.inspect(|event| self.0.control().track_unobserved_change(event))
+        event.inspect(|event| self.0.control().work.track_change(event))
     }
 
     /// Returns the `turn_started` event, which the body must yield before sending a request.
@@ -278,7 +278,7 @@ impl RunContext {
         let control = self.0.control();
         control.set_last_failure(error);
         self.0.finish_request();
-        control.has_incomplete_turn.set(is_incomplete_turn(error));
+        control.work.has_incomplete_turn.set(is_incomplete_turn(error));
         self.0.hooks().on_failure(state, error);
         let usage =
             error.find_source::<PartialTurn>().map_or_else(Usage::default, PartialTurn::usage);
@@ -324,7 +324,7 @@ impl RunContext {
 
     /// Rejects all further verdicts on the calls in the current turn.
     pub fn stop_accepting_verdicts(&self) {
-        self.0.control().stop_accepting_verdicts();
+        self.0.control().verdicts.stop_accepting();
     }
 
     /// Decides the next action after the model has stopped on its own. The decision depends on the

@@ -86,7 +86,7 @@ impl ToolPolicy for RunPolicy {
     fn on_verdict_requested(&mut self, call: &PendingCall) {
         let toolkit = self.run.toolkit();
         let is_external = toolkit.get(&call.name).is_some_and(Tool::is_external);
-        self.run.control().register_awaited_verdict(call, is_external);
+        self.run.control().verdicts.register(call, is_external);
     }
 
     fn verdict(&mut self, call: &PendingCall) -> Option<Verdict> {
@@ -106,7 +106,7 @@ impl ToolPolicy for RunPolicy {
             // A hook has rewritten the arguments since the verdict was given, or the tool has
             // changed. Another verdict is requested.
         }
-        self.run.control().take_verdict(call)
+        self.run.control().verdicts.take(call)
     }
 
     fn waits_for_verdicts(&self) -> bool {
@@ -116,7 +116,7 @@ impl ToolPolicy for RunPolicy {
         let suspends = self.run.effects.world().can_suspend();
         let waits =
             self.run.settings.tools.interactive && !suspends && control.can_receive_verdict();
-        waits || control.has_verdict_or_stop_accepting()
+        waits || control.verdicts.has_verdict_or_stop_accepting()
     }
 
     fn acquire_slot(
@@ -128,7 +128,7 @@ impl ToolPolicy for RunPolicy {
     }
 
     fn on_start(&mut self, context: &ToolContext) {
-        self.run.control().add_started_call(context);
+        self.run.control().tools.add_started_call(context);
     }
 
     fn after_call(&mut self, call: &ToolCall, result: &mut ToolResult) -> Result<(), Error> {

@@ -41,7 +41,7 @@ impl RunShared {
         let tools = &self.settings.tools;
         let listed = match tools.sources.is_empty() {
             true => None,
-            false => self.control().listed_tools.toolkit(),
+            false => self.control().tools.listed.toolkit(),
         };
         listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
@@ -85,22 +85,22 @@ impl RunShared {
         BudgetUsage {
             usage: charged.usage,
             cost: charged.cost,
-            elapsed: self.control().started_at().elapsed(),
+            elapsed: self.control().usage.started_at().elapsed(),
             tool_calls: state.counts.tool_calls,
         }
     }
 
     fn charge_usage(&self) -> ChargedUsage {
         let budget = &self.settings.limits.budget;
-        self.control().charge_usage(self.handle.usage(), |more, cost| budget.charge(more, cost))
+        self.control().usage.charge(self.handle.usage(), |more, cost| budget.charge(more, cost))
     }
 
     /// Charges the usage of a request that was answered or has failed, and returns the unused part
     /// of its reservation to the pool.
     pub(super) fn finish_request(&self) {
-        self.control().request_in_flight.set(false);
+        self.control().work.request_in_flight.set(false);
         self.charge_usage();
-        self.control().pool_claim.release();
+        self.control().usage.pool_claim.release();
     }
 
     /// Charges a complete turn's usage at the price of the model that answered.
@@ -110,7 +110,7 @@ impl RunShared {
         if let Some(answered) = turn.model()
             && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
         {
-            self.control().set_price(Some(price));
+            self.control().usage.set_price(Some(price));
         }
         self.finish_request();
     }
@@ -120,9 +120,10 @@ impl RunShared {
     /// run ends the work in progress.
     pub(super) fn is_time_over(&self, state: &State) -> bool {
         let (budget, elapsed) =
-            (&self.settings.limits.budget, self.control().started_at().elapsed());
+            (&self.settings.limits.budget, self.control().usage.started_at().elapsed());
         let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
-        let may_be_cut = !self.control().wrap_up_time_released.get() && self.can_wrap_up(state);
+        let may_be_cut =
+            !self.control().work.wrap_up_time_released.get() && self.can_wrap_up(state);
         budget.is_time_up(elapsed) || may_be_cut && is_cut()
     }
 
@@ -133,7 +134,7 @@ impl RunShared {
             || state.approvals.resume_verdicts.is_some()
             || ends_with_tool_result(state);
         state.end.wrap_up_reason.is_none()
-            && !self.control().stop_requested.get()
+            && !self.control().signals.stop_requested.get()
             && was_asked
             && requests < self.settings.limits.limits.max_turns_or_default()
     }

@@ -20,7 +20,7 @@ pub(super) fn run_tools(
     turn: Option<&Arc<Turn>>,
     decision: &Decision,
 ) -> Result<ToolRun, Error> {
-    drop(run.control().take_started_calls());
+    drop(run.control().tools.take_started_calls());
     let toolkit = run.toolkit();
     let tools = match (turn, &state.model_selection.offered_tools) {
         (Some(turn), Some(offered)) => toolkit.restricted_to(offered).run(&state.history, turn),
@@ -76,7 +76,7 @@ pub(super) async fn resume_pending_calls(
     if !waits || pending.is_empty() {
         return Ok(None);
     }
-    let elapsed = run.control().started_at().elapsed();
+    let elapsed = run.control().usage.started_at().elapsed();
     let left = run
         .settings
         .limits
@@ -89,7 +89,7 @@ pub(super) async fn resume_pending_calls(
         return Ok(None);
     }
     let verdicts = check_verdicts(&run.settings, &run.toolkit(), &state.history, verdicts)?;
-    run.control().set_sub_agent_verdicts(verdicts.clone());
+    run.control().verdicts.set_of_sub_agents(verdicts.clone());
     let resuming = state.clone().update(|it| it.approvals.resume_verdicts = Some(verdicts));
     Ok(Some(Box::new(run_tools(run, &resuming, None, &Decision::RunTools)?)))
 }
@@ -99,7 +99,7 @@ pub(super) async fn resume_pending_calls(
 fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
     let own = &run.settings.tools.toolkit;
     let is_unlisted = !run.settings.tools.sources.is_empty()
-        && run.control().listed_tools.last_iteration().is_none()
+        && run.control().tools.listed.last_iteration().is_none()
         && state.history.unanswered_calls().iter().any(|call| own.get(&call.name).is_none());
     match is_unlisted {
         false => Ok(()),
@@ -113,7 +113,7 @@ fn ensure_listed(run: &RunShared, state: &State) -> Result<(), Error> {
 
 /// Adds the run's data and the remaining nesting depth for sub-agents to the tool run.
 fn with_run_data(run: &RunShared, tools: ToolRun) -> ToolRun {
-    let data = run.control().run_data();
+    let data = run.control().tools.data();
     let max_depth = run.settings.limits.limits.max_depth;
     let left = data.get::<RemainingSubAgentDepth>().map_or(max_depth, |left| left.0);
     match left.checked_sub(1) {

@@ -24,7 +24,7 @@ pub(super) async fn next_request(
     run: &RunShared,
     state: State,
 ) -> Result<(State, Option<Box<Request>>), Error> {
-    if run.control().has_unobserved_changes() {
+    if run.control().work.has_unobserved_changes() {
         let why = "a request was made before the run had an event that changes the history: the body did \
                    not yield it, or is polled ahead of the run";
         return Err(Error::new(ErrorKind::InvalidRequest, why));
@@ -34,9 +34,9 @@ pub(super) async fn next_request(
         Box::pin(refresh_tools(run, &state)).await?;
     }
     let counted = state.clone().update(|it| it.counts.model_calls += 1);
-    run.control().has_incomplete_turn.set(false);
+    run.control().work.has_incomplete_turn.set(false);
     // The results of the calls that have started are already in the history.
-    drop(run.control().take_started_calls());
+    drop(run.control().tools.take_started_calls());
     let request = prepare_request(run, &counted).await?;
     request.validate()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
@@ -49,7 +49,7 @@ pub(super) async fn next_request(
     let offered = (!is_whole_kit).then(|| request.tools.clone());
     // The usage so far is charged at the price of the previous model.
     run.budget_usage(&counted);
-    run.control().set_price(price);
+    run.control().usage.set_price(price);
     let state = counted.update(|it| {
         (it.model_selection.model, it.model_selection.offered_tools) = (model, offered);
     });
@@ -123,7 +123,7 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
             should_fall_back(kind) && kind != ErrorKind::GenerationFailed && left()
         });
     }
-    run.control().request_in_flight.set(true);
+    run.control().work.request_in_flight.set(true);
     let max_output_tokens = request.options.max_output_tokens;
     let turn = run.provider(state).stream_turn(request);
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
@@ -138,9 +138,9 @@ fn fallback_predicate(run: &RunShared, state: &State) -> impl Fn() -> bool + Sen
     let (handle, tool_calls) = (Arc::clone(&run.handle), state.counts.tool_calls);
     move || {
         let control = &handle.control;
-        let spent = control.projected_usage(handle.usage(), tool_calls);
+        let spent = control.usage.projected(handle.usage(), tool_calls);
         !wraps_up
-            && !control.stop_requested.get()
+            && !control.signals.stop_requested.get()
             && calls < limits.turns_before_wrap_up(budget.has_wrap_up())
             && budget.exceeded_limit(&spent).is_none()
     }

@@ -91,7 +91,7 @@ impl SubAgent {
         }
         let harmless = Arc::clone(&settings.tools.read_only_tools);
         let parent = cx.policy_extension::<RunHandle>();
-        let suspends = parent.as_ref().is_some_and(|parent| parent.control.suspends.get());
+        let suspends = parent.as_ref().is_some_and(|parent| parent.control.verdicts.suspends.get());
         if suspends {
             // If `suspends` is true, the parent's run waits for the verdicts on the sub-agent's
             // calls.
@@ -111,7 +111,7 @@ impl SubAgent {
                     // The sub-agent was dropped after all of its calls had been answered.
                     true => (history, Input::default(), None),
                     false => {
-                        let verdicts = parent.control.sub_agent_verdicts(cx.call_id());
+                        let verdicts = parent.control.verdicts.of_sub_agent(cx.call_id());
                         (history, Input::default(), Some(verdicts))
                     }
                 }
@@ -127,7 +127,7 @@ impl SubAgent {
         );
         let mut run = run.with_parent_run_data(cx.run_data().clone());
         if suspends {
-            run.internal_handle().control.suspends.set(true);
+            run.internal_handle().control.verdicts.suspends.set(true);
         }
         if let Some(parent) = &parent {
             parent.attach_sub_agent(cx.call_id(), &run.internal_handle());
@@ -158,7 +158,7 @@ impl SubAgent {
 /// the name of its tool.
 fn nested_label(parent: Option<&RunHandle>, own: &str, tool: &str) -> Arc<str> {
     let own = if own.is_empty() { tool } else { own };
-    match parent.map_or("", |parent| parent.control.label()) {
+    match parent.map_or("", |parent| parent.control.sub_agents.label()) {
         "" => own.into(),
         above => format!("{above}/{own}").into(),
     }

@@ -44,7 +44,7 @@ async fn acquire_pool_capacity(
     price: Option<Price>,
 ) -> bool {
     let Some(pool) = run.settings.limits.budget.pool() else { return true };
-    let admission = &run.control().pool_claim;
+    let admission = &run.control().usage.pool_claim;
     // A custom body may not have finished the previous request.
     run.finish_request();
     let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
@@ -75,9 +75,9 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
     let spent = run.budget_usage(state);
     let exceeded =
         state.end.wrap_up_reason.is_none() && run.exceeded_limit(state, &spent).is_some();
-    control.has_queued_input(DeliveryPoint::BeforeNextRequest)
-        || !control.tombstone_queue.is_empty()
-        || control.stop_requested.get()
+    control.inbox.has_input(DeliveryPoint::BeforeNextRequest)
+        || !control.inbox.tombstone_queue.is_empty()
+        || control.signals.stop_requested.get()
         || exceeded
         || budget.is_exhausted(&spent)
 }
