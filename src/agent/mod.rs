@@ -62,6 +62,7 @@ mod run;
 mod run_context;
 mod run_policy;
 mod run_shared;
+mod run_stage;
 mod run_start;
 mod run_tools;
 mod send_request;

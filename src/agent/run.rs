@@ -15,6 +15,7 @@ use crate::agent::evidence::EvidenceLog;
 use crate::agent::handle::forward_handle_methods;
 use crate::agent::run_policy::redacted_report;
 use crate::agent::run_shared::RunShared;
+use crate::agent::run_stage::{LoopStream, PendingEnd, Stage};
 use crate::agent::settings::AgentSettings;
 use crate::agent::stop_review::completion_evidence;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
@@ -22,7 +23,7 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
 use crate::item::{History, ToolResult};
 use crate::journal::{Interruption, Journal, RunEnd};
-use crate::stream::{LoopWithState, StateCell, Step, loop_with_state};
+use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
 
@@ -73,62 +74,17 @@ pub(super) struct RunArgs {
 /// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Run {
-    /// The event that appends the input; `None` once the event has been yielded.
-    input_event: Option<Event>,
-    /// The error because of which the input is not appended and the run ends. Calls that are open
-    /// in the history stay open then.
-    refused_input: Option<Error>,
-    /// The run's loop; `None` once the loop has ended. The loop is dropped before the final events
-    /// are yielded.
-    loop_stream: Option<Pin<Box<dyn IterationStream>>>,
+    stage: Stage,
     state: StateCell<State>,
     deadline: RunDeadline,
-    /// The time limit that was exceeded. This field is set when no time is left except the time
-    /// reserved for the wrap-up turn, and is cleared when the wrap-up turn starts. While the field
-    /// is set, the dropped calls are answered.
-    pending_wrap_up: Option<BudgetExceeded>,
     /// The results received since the active loop body started; collected only if a wrap-up turn
     /// may need them.
     iteration_results: Vec<ToolResult>,
     /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
-    /// Describes how the run ended. This field is set when the loop ends, and cleared when
-    /// `Finished` is yielded.
-    pending_end: Option<PendingEnd>,
     /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
-    /// The error, if the run has failed. This field is set when `Finished` is yielded, and cleared
-    /// when the `Err` is yielded.
-    failure: Option<Error>,
     shared: RunShared,
-}
-
-/// Describes the end of a run whose final events have not been yielded yet.
-struct PendingEnd {
-    reason: EndReason,
-    error: Option<Error>,
-    /// The exceeded time limit, if it ended the run.
-    time_limit_exceeded: Option<BudgetExceeded>,
-    /// The reason for the interrupt that ended the run, if one was given. A reason that is given
-    /// later has no effect.
-    interrupt_reason: Option<Arc<str>>,
-    /// The same reason, until an item in the history contains it.
-    unreported_interrupt_reason: Option<Arc<str>>,
-}
-
-/// A run's loop, whose body can be dropped and restarted.
-trait IterationStream: Stream<Item = Result<Event, Error>> + Send {
-    fn restart(self: Pin<&mut Self>, state: State);
-}
-
-impl<F, St> IterationStream for LoopWithState<F, St, State>
-where
-    F: FnMut(State) -> St + Send,
-    St: Stream<Item = Result<Step<Event, State>, Error>> + Send,
-{
-    fn restart(self: Pin<&mut Self>, state: State) {
-        Self::restart(self, state);
-    }
 }
 
 impl Run {
@@ -187,19 +143,19 @@ impl Run {
             let state = state.update(|it| it.history = given.history());
             body(RunContext::new(given.clone()), state)
         });
-        let events: Option<Pin<Box<dyn IterationStream>>> = Some(Box::pin(events));
+        let events: LoopStream = Box::pin(events);
+        let first = match (refused_input, input) {
+            (Some(error), _) => Stage::Refused { error, events },
+            (None, Some(event)) => Stage::Input { event: Box::new(event), events },
+            (None, None) => Stage::Looping(events),
+        };
         Self {
-            input_event: input,
-            refused_input,
-            loop_stream: events,
+            stage: first,
             state,
             deadline: RunDeadline::new(),
-            pending_wrap_up: None,
             iteration_results: Vec::new(),
             polled_since_last_event: false,
-            pending_end: None,
             outcome: None,
-            failure: None,
             shared,
         }
     }
@@ -290,7 +246,7 @@ impl Run {
 
     /// Returns whether the run failed and has only its final `Err` left to yield.
     pub(crate) fn has_pending_error(&self) -> bool {
-        self.failure.is_some()
+        matches!(self.stage, Stage::Failed(_))
     }
 
     /// Returns the changes and checks that the run has recorded so far.
@@ -324,34 +280,21 @@ impl Run {
                 ..LoopEnd::default()
             });
         }
-        self.pending_end = Some(PendingEnd {
+        let input_refused = matches!(self.stage, Stage::Refused { .. });
+        let events = self.stage.end_loop(PendingEnd {
             reason,
+            input_refused,
             error,
             time_limit_exceeded: time_up,
             unreported_interrupt_reason: interrupt_reason.clone(),
             interrupt_reason,
         });
         self.shared.control().verdicts.stop_accepting();
-        let events = self.loop_stream.take();
         // `Finished` must be yielded even if a `Drop` implementation panics.
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers.cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_call_reports();
-    }
-
-    /// Returns the event that appends the reason for the interrupt, unless a result contains it.
-    fn next_interrupt_notice(&mut self) -> Option<Event> {
-        let journal = &self.shared.handle.journal;
-        if !journal.all_calls_answered() {
-            return None;
-        }
-        let reason = self.pending_end.as_mut()?.unreported_interrupt_reason.take()?;
-        let items = vec![prompts::interrupt_notice(&reason)];
-        let why = AppendReason::Interrupt;
-        let event = Event::Appended { why, id: self.shared.new_id(), items };
-        journal.observe(&event);
-        Some(event)
     }
 
     /// Records the effect reports of calls that were dropped.
@@ -383,67 +326,6 @@ impl Run {
         self.shared.effects.world().observe(event);
     }
 
-    /// Returns the next final event.
-    fn next_final_event(&mut self) -> Option<Event> {
-        if let Some(notice) = self.next_interrupt_notice() {
-            return Some(notice);
-        }
-        let PendingEnd { reason, error, time_limit_exceeded: time_up, interrupt_reason, .. } =
-            self.pending_end.as_ref()?;
-        // An exceeded limit is reported only if it ended the run or is the token target.
-        let counts =
-            |it: &BudgetExceeded| *reason == EndReason::Budget || it.kind == BudgetKind::Target;
-        let budget = time_up.or_else(|| self.state.get().end.exceeded_budget.filter(counts));
-        let handle = &self.shared.handle;
-        // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
-        // result. If the run refused its input, it changes nothing.
-        let leaves_calls_open = *reason == EndReason::Pending || self.refused_input.is_some();
-        if (leaves_calls_open || handle.journal.all_calls_answered())
-            && let Some(event) = apply_final_tombstones(&self.shared)
-        {
-            return Some(event);
-        }
-        let effects = &self.shared.effects;
-        let undelivered = || {
-            let undelivered = handle.control.close();
-            effects.draw(EffectKind::UndeliveredInput, || undelivered)
-        };
-        let end = RunEnd {
-            reason: *reason,
-            error: error.as_ref(),
-            budget,
-            interrupt_reason: interrupt_reason.as_deref(),
-            leaves_calls_open,
-        };
-        let mut event = handle.journal.next_ending_event(&end, undelivered);
-        if let Event::Finished(outcome) = &mut event {
-            let interrupt_reason = self.pending_end.take().and_then(|end| end.interrupt_reason);
-            let state = self.state.get().update(|it| it.history = outcome.history.clone());
-            outcome.cost = self.shared.charge_final_usage();
-            // The message may be outdated, since steered input may have caused the run to continue
-            // after a hook set the message.
-            let ended_by_hook = matches!(
-                outcome.reason,
-                EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
-            );
-            outcome.proof = match outcome.reason {
-                EndReason::Completed => completion_evidence(&self.shared, &state),
-                _ => None,
-            };
-            outcome.why = match ended_by_hook {
-                true => state.end.message.clone(),
-                false => interrupt_reason.as_deref().map(str::to_owned),
-            };
-            self.shared.hooks().on_finished(&state, outcome);
-            self.failure.clone_from(&outcome.error);
-            self.outcome = Some(outcome.clone());
-        } else if let Some(end) = &mut self.pending_end {
-            // The result contains the reason.
-            end.unreported_interrupt_reason = None;
-        }
-        Some(event)
-    }
-
     /// Ends a replayed loop at the point where the recorded run's loop ended.
     fn apply_forced_end(&mut self, ending: LoopEnd, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let LoopEnd {
@@ -452,7 +334,7 @@ impl Run {
             time_limit_reached: time_up,
             interrupt_reason,
         } = ending;
-        if let (true, Some(events)) = (polled, &mut self.loop_stream) {
+        if let (true, Some(events)) = (polled, self.stage.running_loop()) {
             let polled = catch_panic(|| events.poll_next_unpin(cx));
             // The replayed error contains more detail than the recorded one.
             if let Ok(Poll::Ready(Some(Err(own)))) = polled
@@ -516,7 +398,7 @@ impl Run {
         self.restart_loop(self.state.get());
         self.shared.finish_request();
         self.record_dropped_call_reports();
-        self.pending_wrap_up = Some(exceeded);
+        self.stage.begin_wrap_up(exceeded);
     }
 
     /// Restarts the loop body for the wrap-up turn. The loop body detects that the time limit is
@@ -529,10 +411,11 @@ impl Run {
         self.iteration_results.clear();
         self.shared.control().work.clear_unobserved_changes();
         self.restart_loop(state);
+        self.stage.continue_loop();
     }
 
     fn restart_loop(&mut self, state: State) {
-        let Some(events) = &mut self.loop_stream else { return };
+        let Some(events) = self.stage.running_loop() else { return };
         // A panic in a `Drop` implementation must not prevent the wrap-up turn.
         let events = events.as_mut();
         let _ = catch_panic(|| events.restart(state));
@@ -559,6 +442,35 @@ impl Run {
             && !control.work.request_in_flight.get()
     }
 
+    /// Starts the run's clock at the first poll and, once the input is appended, its timer, and
+    /// polls the observing hooks.
+    fn start(&mut self, cx: &mut Context<'_>) {
+        if matches!(self.stage, Stage::Input { .. } | Stage::Refused { .. }) {
+            // The time limit is measured from the first poll.
+            self.shared.control().usage.started_at();
+            return;
+        }
+        if !self.deadline.has_started() {
+            let started = self.shared.control().usage.started_at();
+            self.deadline.start(&self.shared.settings.limits.budget, started);
+        }
+        if self.stage.running_loop().is_some() {
+            self.shared.control().observers.poll(self.shared.hooks(), cx);
+        }
+    }
+
+    /// Records an event of the loop that is about to be yielded.
+    fn on_loop_event(&mut self, event: &Event) {
+        let control = self.shared.control();
+        control.inbox.tombstone_queue.observe(self.journal(), event);
+        control.work.mark_change_observed(event);
+        self.notify_world(event);
+        if let Some(turn) = event.turn_complete() {
+            self.shared.finish_turn(turn);
+        }
+        self.collect_result(event);
+    }
+
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
         control.signals.register_waker(cx.waker());
@@ -578,7 +490,7 @@ impl Run {
             return self.on_deadline(due, cx);
         }
         self.polled_since_last_event = true;
-        let Some(events) = &mut self.loop_stream else { return Poll::Ready(None) };
+        let Some(events) = self.stage.running_loop() else { return Poll::Ready(None) };
         let error = match catch_panic(|| events.poll_next_unpin(cx)) {
             Ok(Poll::Pending) => {
                 let due = ready!(self.deadline.poll(cx));
@@ -621,69 +533,141 @@ impl Run {
     }
 }
 
+/// Returns the next final event.
+fn next_final_event(shared: &RunShared, state: &StateCell<State>, end: &mut PendingEnd) -> Event {
+    if let Some(notice) = interrupt_notice(shared, end) {
+        return notice;
+    }
+    // An exceeded limit is reported only if it ended the run or is the token target.
+    let counts =
+        |it: &BudgetExceeded| end.reason == EndReason::Budget || it.kind == BudgetKind::Target;
+    let exceeded = || state.get().end.exceeded_budget.filter(counts);
+    let budget = end.time_limit_exceeded.or_else(exceeded);
+    let handle = &shared.handle;
+    // If the run ends with the reason `pending`, a call that is waiting for a verdict has no
+    // result. If the run refused its input, it changes nothing.
+    let leaves_calls_open = end.reason == EndReason::Pending || end.input_refused;
+    if (leaves_calls_open || handle.journal.all_calls_answered())
+        && let Some(event) = apply_final_tombstones(shared)
+    {
+        return event;
+    }
+    let undelivered = || {
+        let undelivered = handle.control.close();
+        shared.effects.draw(EffectKind::UndeliveredInput, || undelivered)
+    };
+    let run_end = RunEnd {
+        reason: end.reason,
+        error: end.error.as_ref(),
+        budget,
+        interrupt_reason: end.interrupt_reason.as_deref(),
+        leaves_calls_open,
+    };
+    let mut event = handle.journal.next_ending_event(&run_end, undelivered);
+    match &mut event {
+        Event::Finished(outcome) => {
+            complete_outcome(shared, state, outcome, end.interrupt_reason.as_deref());
+        }
+        // The result contains the reason.
+        _ => end.unreported_interrupt_reason = None,
+    }
+    event
+}
+
+/// Returns the event that appends the reason for the interrupt, unless a result contains it.
+fn interrupt_notice(shared: &RunShared, end: &mut PendingEnd) -> Option<Event> {
+    let journal = &shared.handle.journal;
+    if !journal.all_calls_answered() {
+        return None;
+    }
+    let reason = end.unreported_interrupt_reason.take()?;
+    let items = vec![prompts::interrupt_notice(&reason)];
+    let event = Event::Appended { why: AppendReason::Interrupt, id: shared.new_id(), items };
+    journal.observe(&event);
+    Some(event)
+}
+
+/// Adds to the outcome what the journal does not know, and reports the outcome to hooks.
+fn complete_outcome(
+    shared: &RunShared,
+    state: &StateCell<State>,
+    outcome: &mut Outcome,
+    interrupt_reason: Option<&str>,
+) {
+    let state = state.get().update(|it| it.history = outcome.history.clone());
+    outcome.cost = shared.charge_final_usage();
+    // The message may be outdated, since steered input may have caused the run to continue after a
+    // hook set the message.
+    let ended_by_hook = matches!(
+        outcome.reason,
+        EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
+    );
+    outcome.proof = match outcome.reason {
+        EndReason::Completed => completion_evidence(shared, &state),
+        _ => None,
+    };
+    outcome.why = match ended_by_hook {
+        true => state.end.message.clone(),
+        false => interrupt_reason.map(str::to_owned),
+    };
+    shared.hooks().on_finished(&state, outcome);
+}
+
 impl Stream for Run {
     type Item = Result<Event, Error>;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
-        if this.loop_stream.is_some()
-            && let Some(error) = this.refused_input.clone()
-        {
-            this.shared.control().usage.started_at();
-            this.shared.report_final_error(&this.state.get(), &error);
-            this.end_loop(EndReason::from_error(&error), Some(error), None);
-        }
-        if let Some(input) = this.input_event.take() {
-            // The time limit is measured from the first poll.
-            this.shared.control().usage.started_at();
-            this.shared.handle.journal.observe(&input);
-            this.notify_world(&input);
-            return Poll::Ready(Some(Ok(input)));
-        }
-        if !this.deadline.has_started() {
-            let started = this.shared.control().usage.started_at();
-            this.deadline.start(&this.shared.settings.limits.budget, started);
-        }
-        if this.loop_stream.is_some() {
-            this.shared.control().observers.poll(this.shared.hooks(), cx);
-        }
-        while this.loop_stream.is_some() {
-            if let Some(exceeded) = this.pending_wrap_up {
-                if let Some(event) =
-                    this.shared.handle.journal.next_missing_result(Interruption::TimedOut)
-                {
-                    this.iteration_results.extend(event.tool_output().cloned());
-                    this.notify_world(&event);
+        this.start(cx);
+        loop {
+            let event = match &mut this.stage {
+                Stage::Looping(_) => {
+                    let Some(event) = ready!(this.poll_loop(cx)) else { continue };
+                    this.on_loop_event(&event);
                     return Poll::Ready(Some(Ok(event)));
                 }
-                this.pending_wrap_up = None;
-                this.begin_wrap_up(exceeded);
-            }
-            if let Some(event) = ready!(this.poll_loop(cx)) {
-                this.shared.control().inbox.tombstone_queue.observe(this.journal(), &event);
-                this.shared.control().work.mark_change_observed(&event);
-                this.notify_world(&event);
-                if let Some(turn) = event.turn_complete() {
-                    this.shared.finish_turn(turn);
+                Stage::Input { .. } => {
+                    let Some(event) = this.stage.start_loop() else { continue };
+                    this.shared.handle.journal.observe(&event);
+                    event
                 }
-                this.collect_result(&event);
-                return Poll::Ready(Some(Ok(event)));
-            }
-        }
-        if let Some(event) = this.next_final_event() {
+                Stage::Refused { error, .. } => {
+                    let error = error.clone();
+                    this.shared.report_final_error(&this.state.get(), &error);
+                    this.end_loop(EndReason::from_error(&error), Some(error), None);
+                    continue;
+                }
+                &mut Stage::WrappingUp { exceeded, .. } => {
+                    let journal = &this.shared.handle.journal;
+                    let Some(event) = journal.next_missing_result(Interruption::TimedOut) else {
+                        this.begin_wrap_up(exceeded);
+                        continue;
+                    };
+                    this.iteration_results.extend(event.tool_output().cloned());
+                    event
+                }
+                Stage::Ending(end) => {
+                    let event = next_final_event(&this.shared, &this.state, end);
+                    if let Event::Finished(outcome) = &event {
+                        this.stage.finish(outcome.error.clone());
+                        this.outcome = Some(outcome.clone());
+                    }
+                    event
+                }
+                // `Finished` contains the same error, so the world does not receive this `Err`.
+                Stage::Failed(_) => return Poll::Ready(this.stage.take_error().map(Err)),
+                Stage::Over => return Poll::Ready(None),
+            };
             this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
         }
-        // `Finished` contains the same error, so the world does not receive this `Err`.
-        Poll::Ready(this.failure.take().map(Err))
     }
 }
 
 impl Drop for Run {
     fn drop(&mut self) {
-        let events = self.loop_stream.take();
         // The statements below must be executed even if a user's `Drop` implementation panics.
-        let _ = catch_panic(|| drop(events));
+        let _ = catch_panic(|| self.stage.clear());
         self.shared.control().observers.drop_all();
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
@@ -695,7 +679,7 @@ impl Drop for Run {
 
 impl FusedStream for Run {
     fn is_terminated(&self) -> bool {
-        self.loop_stream.is_none() && self.pending_end.is_none() && self.failure.is_none()
+        matches!(self.stage, Stage::Over)
     }
 }
 
