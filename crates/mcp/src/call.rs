@@ -67,7 +67,7 @@ pub(crate) fn call_tool(
     .boxed()
 }
 
-/// What a call needs in each of its states.
+/// The call, and its limits that are left.
 struct Call {
     shared: Arc<SharedClient>,
     tool: Arc<ListedTool>,
@@ -125,7 +125,7 @@ struct CurrentQuestion {
     answering: BoxStream<'static, Answering>,
 }
 
-/// What follows a state.
+/// The step that follows a state.
 enum Transition {
     To(CallState),
     /// An update for the consumer, and the state after it.

@@ -1,4 +1,4 @@
-//! What a run shares with its handles and sub-agents.
+//! The state that a run shares with its handles and sub-agents.
 
 mod control;
 mod flag;

@@ -1,4 +1,4 @@
-//! What handles tell a run between two polls.
+//! The signals that handles send to a run between two polls.
 
 use std::sync::{Arc, OnceLock};
 use std::task::Waker;

@@ -1,4 +1,4 @@
-//! What a run shares with its tools.
+//! The state that a run shares with its tools.
 
 use std::sync::Mutex;
 

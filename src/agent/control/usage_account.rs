@@ -1,4 +1,4 @@
-//! What a run has used of its budget.
+//! The part of a budget that a run has used.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -9,7 +9,7 @@ use crate::agent::pool_claim::PoolClaim;
 use crate::lock::lock_ignoring_poison;
 use crate::usage::{Price, Usage};
 
-/// What a run has used of its budget and of its pool.
+/// The part of a budget and of a pool that a run has used.
 #[derive(Default)]
 pub(in crate::agent) struct UsageAccount {
     /// The time of the run's first poll; set only if it is needed.

@@ -1,4 +1,4 @@
-//! What a run's body has begun and the run has not seen the end of.
+//! The work that a run's body has begun, and whose end the run has not seen.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 

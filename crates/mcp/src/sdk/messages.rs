@@ -1,4 +1,4 @@
-//! What both transports read from a message.
+//! Reads the parts of a message that both transports need.
 
 use std::sync::Arc;
 
