@@ -246,8 +246,8 @@ impl Call {
                 return Transition::To(CallState::Sending { connection, params });
             };
             let method = request["method"].as_str().unwrap_or_default().to_owned();
-            let asked = Asked::new(&self.shared, &method, &request["params"], self.cx.as_ref());
-            let answering = asked.stream();
+            let question = Asked::new(&self.shared, &method, &request["params"], self.cx.as_ref());
+            let answering = question.stream();
             questions.current = Some(CurrentQuestion { name, method, answering });
             return Transition::To(CallState::Collecting(questions));
         };
