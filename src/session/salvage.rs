@@ -61,16 +61,12 @@ pub struct Damage {
 }
 
 impl SalvageReport {
-    /// Adds a damaged part that follows the entries added so far.
-    pub(super) fn push_damage(&mut self, place: String, reason: String, lost: Option<u64>) {
-        let (after, doubtful) = (self.entries.len(), Vec::new());
-        self.damage.push(Damage {
-            entries_before: after,
-            location: place,
-            reason,
-            lost_entries: lost,
-            suspect_entries: doubtful,
-        });
+    /// Adds a damaged part without suspect entries, which follows the entries added so far. The
+    /// arguments are the fields of [`Damage`] with these names.
+    pub fn push_damage(&mut self, location: String, reason: String, lost_entries: Option<u64>) {
+        let (entries_before, suspect_entries) = (self.entries.len(), Vec::new());
+        let damage = Damage { entries_before, location, reason, lost_entries, suspect_entries };
+        self.damage.push(damage);
     }
 
     /// Keeps the first `at` entries of the original session, including lost entries in the count.

@@ -70,7 +70,6 @@ mod store;
 
 mod fnv;
 mod lock;
-mod store_errors;
 
 pub use error::{PostgresError, PostgresErrorKind};
 pub use options::PostgresOptions;

@@ -9,8 +9,8 @@ use tokio_postgres::Row;
 use tokio_postgres::types::{FromSqlOwned, ToSql};
 use turnstream::Error;
 use turnstream::session::backend::{
-    ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_session_absent,
-    prunable_ids,
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
+    ensure_session_absent, outcome_unknown_error, prunable_ids, store_error,
 };
 use turnstream::session::{Entry, ForkOrigin, LeaseLost, SessionInfo};
 
@@ -18,7 +18,6 @@ use crate::append_id::AppendId;
 use crate::database::Database;
 use crate::error::PostgresError;
 use crate::statements::Statements;
-use crate::store_errors::{corrupt_data_error, outcome_unknown_error, store_error};
 
 /// The database, and the SQL statements for the tables of a store.
 pub(crate) struct SessionTables {

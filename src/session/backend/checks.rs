@@ -57,22 +57,22 @@ pub fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), E
     }
 }
 
-/// Creates the error for an operation that failed in the underlying storage.
-pub(in crate::session) fn store_error(
-    what: impl Display,
-    source: impl StdError + Send + Sync + 'static,
-) -> Error {
+/// Creates the error for an operation that failed in the underlying storage, of kind
+/// [`Store`](ErrorKind::Store). `what` failed, such as `cannot write the session`, and nothing was
+/// written.
+pub fn store_error(what: impl Display, source: impl StdError + Send + Sync + 'static) -> Error {
     Error::new(ErrorKind::Store, format!("{what}: {source}")).with_source(source)
 }
 
-/// Creates the error for corrupt data, that is, data that a store never writes.
-pub(in crate::session) fn corrupt_data_error(message: impl Into<String>) -> Error {
+/// Creates the error for corrupt data, that is, data that a store never writes, of kind
+/// [`Store`](ErrorKind::Store).
+pub fn corrupt_data_error(message: impl Into<String>) -> Error {
     Error::new(ErrorKind::Store, message)
 }
 
 /// Creates the error for an operation after which it is unknown whether the underlying storage was
-/// changed.
-pub(in crate::session) fn outcome_unknown_error(
+/// changed, of kind [`OutcomeUnknown`](ErrorKind::OutcomeUnknown).
+pub fn outcome_unknown_error(
     what: impl Display,
     source: impl StdError + Send + Sync + 'static,
 ) -> Error {

@@ -113,10 +113,9 @@ mod prune;
 mod store_thread;
 
 pub use blocking_store::{BlockingStore, StoreFuture, impl_blocking_store};
-pub(super) use checks::{corrupt_data_error, outcome_unknown_error, store_error};
 pub use checks::{
-    ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks, ensure_id_not_empty,
-    ensure_session_absent,
+    corrupt_data_error, ensure_expected_version, ensure_fork_point_exists, ensure_has_no_forks,
+    ensure_id_not_empty, ensure_session_absent, outcome_unknown_error, store_error,
 };
 pub use entry_json::entry_to_json_line;
 pub use file_name::file_name_from_id;
