@@ -1,7 +1,7 @@
 //! Counts the instructions for a token, a turn, a session entry and a recorded turn.
 //!
 //! ```text
-//! cargo bench -p turnstream-properties --features sqlite --bench instructions
+//! cargo bench -p turnstream-properties --bench instructions
 //! ```
 //!
 //! The counts are those of the tables in the performance guide. A count that is more than 3 % off
@@ -18,7 +18,7 @@
 mod scenarios;
 
 use std::convert::Infallible;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 use std::{env, fs, process, thread};
@@ -47,6 +47,7 @@ use turnstream::ui::sse::Sse;
 use turnstream::{
     Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
 };
+use turnstream_sqlite::SqliteStore;
 
 use self::scenarios::SCENARIOS;
 
@@ -151,7 +152,7 @@ fn measure_all(writes: bool, is_required: bool) {
     }
     if wrong > 0 {
         println!(
-            "If that is meant: cargo bench -p turnstream-properties --features sqlite --bench instructions -- --write"
+            "If that is meant: cargo bench -p turnstream-properties --bench instructions -- --write"
         );
         process::exit(1);
     }
@@ -459,23 +460,15 @@ async fn append(store: &str, count: usize, folder: &Path) {
     let store: Box<dyn Store> = match store {
         "memory" => Box::new(MemoryStore::new()),
         "JSON lines" => Box::new(JsonLinesStore::open(folder).expect("a store")),
-        _ => open_sqlite(folder.join("sessions.db")),
+        _ => {
+            fs::create_dir_all(folder).expect("a folder");
+            Box::new(SqliteStore::open(folder.join("sessions.db")).expect("a store"))
+        }
     };
     for version in 0..count as u64 {
         let entry = Item::text("I read the module, to see what it exports.").into();
         store.append("session", version, vec![entry]).await.expect("an append");
     }
-}
-
-#[cfg(feature = "sqlite")]
-fn open_sqlite(path: PathBuf) -> Box<dyn Store> {
-    fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
-    Box::new(turnstream::session::SqliteStore::open(path).expect("a store"))
-}
-
-#[cfg(not(feature = "sqlite"))]
-fn open_sqlite(_: PathBuf) -> Box<dyn Store> {
-    panic!("the bench needs `--features sqlite`")
 }
 
 /// A model that uses a wire without a network: its request is encoded, and its response is decoded

@@ -1,7 +1,7 @@
 //! The cost of loading a session, and of writing one more entry.
 //!
 //! ```text
-//! cargo bench -p turnstream-properties --bench session --features sqlite
+//! cargo bench -p turnstream-properties --bench session
 //! ```
 //!
 //! Most of the time of an append is spent waiting for the disk.
@@ -15,6 +15,7 @@ use futures::executor::block_on;
 use turnstream::Item;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, Store};
+use turnstream_sqlite::SqliteStore;
 
 /// The number of items in the session that is loaded.
 const ITEM_COUNT: usize = 10_000;
@@ -87,20 +88,16 @@ fn append_to_json_lines(bencher: Bencher) {
     bench_append(bencher, &open_json_lines());
 }
 
-#[cfg(feature = "sqlite")]
-fn open_sqlite() -> turnstream::session::SqliteStore {
+fn open_sqlite() -> SqliteStore {
     fs::create_dir_all(bench_folder()).unwrap();
-    turnstream::session::SqliteStore::open(bench_folder().join(format!("{}.db", unique_name())))
-        .unwrap()
+    SqliteStore::open(bench_folder().join(format!("{}.db", unique_name()))).unwrap()
 }
 
-#[cfg(feature = "sqlite")]
 #[divan::bench]
 fn load_from_sqlite(bencher: Bencher) {
     bench_load(bencher, &open_sqlite());
 }
 
-#[cfg(feature = "sqlite")]
 #[divan::bench]
 fn append_to_sqlite(bencher: Bencher) {
     bench_append(bencher, &open_sqlite());

@@ -2,8 +2,7 @@
 //! lost or done twice.
 //!
 //! ```text
-//! cargo run --example crash
-//! cargo run --example crash --features sqlite -- --store sqlite --kills 200 --seed 1
+//! cargo run --example crash -- --kills 200 --seed 1
 //! ```
 //!
 //! The campaign itself is in `crates/test-support/src/crash`, for any store: the program starts
@@ -18,23 +17,15 @@ use turnstream::session::{JsonLinesStore, Store};
 use turnstream_test_support::crash::{self, SESSION_ID, StoreKind};
 
 #[derive(Clone)]
-enum FileStore {
-    JsonLines,
-    #[cfg(feature = "sqlite")]
-    Sqlite,
-}
+struct JsonLines;
 
-impl StoreKind for FileStore {
-    const VALUES: &'static str = "jsonl (the default), or sqlite, which needs this feature";
+impl StoreKind for JsonLines {
+    const VALUES: &'static str = "jsonl (the default)";
 
     fn parse(value: Option<&str>) -> Result<Self, String> {
         match value {
-            None | Some("jsonl") => Ok(Self::JsonLines),
-            #[cfg(feature = "sqlite")]
-            Some("sqlite") => Ok(Self::Sqlite),
-            #[cfg(not(feature = "sqlite"))]
-            Some("sqlite") => Err("the store `sqlite` needs the feature `sqlite`".to_owned()),
-            Some(other) => Err(format!("there is no store `{other}`; there are jsonl and sqlite")),
+            None | Some("jsonl") => Ok(Self),
+            Some(other) => Err(format!("there is no store `{other}`; there is jsonl")),
         }
     }
 
@@ -43,33 +34,19 @@ impl StoreKind for FileStore {
     }
 
     fn name(&self) -> &'static str {
-        match self {
-            Self::JsonLines => "jsonl",
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite => "sqlite",
-        }
+        "jsonl"
     }
 
     async fn open(&self, folder: &Path) -> Result<Arc<dyn Store>, Error> {
-        Ok(match self {
-            Self::JsonLines => Arc::new(JsonLinesStore::open(folder)?),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite => {
-                Arc::new(turnstream::session::SqliteStore::open(folder.join("crash.db"))?)
-            }
-        })
+        Ok(Arc::new(JsonLinesStore::open(folder)?))
     }
 
     fn session_file(&self, folder: &Path) -> Option<PathBuf> {
-        match self {
-            Self::JsonLines => Some(folder.join(format!("{SESSION_ID}.jsonl"))),
-            #[cfg(feature = "sqlite")]
-            Self::Sqlite => None,
-        }
+        Some(folder.join(format!("{SESSION_ID}.jsonl")))
     }
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    std::process::exit(crash::run::<FileStore>(std::env::args().skip(1)).await);
+    std::process::exit(crash::run::<JsonLines>(std::env::args().skip(1)).await);
 }

@@ -135,7 +135,6 @@
 //! | `native-tls` | | TLS through the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
-//! | `sqlite` | | `SqliteStore`: [sessions](session) in a single SQLite file |
 //! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
@@ -149,6 +148,7 @@
 //! | crate | what it contains |
 //! |---|---|
 //! | `turnstream-mcp` | the tools of MCP servers |
+//! | `turnstream-sqlite` | [sessions](guide::sessions) in a single SQLite file |
 //! | `turnstream-postgres` | sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |

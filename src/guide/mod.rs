@@ -48,7 +48,7 @@
 //! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same program in each of these libraries and in this crate |
 //! | [What it does not do](not_included) | features that the crate does not have, and what to use instead |
 #![cfg_attr(
-    not(all(feature = "http", feature = "schemars", feature = "sqlite", feature = "testing",)),
+    not(all(feature = "http", feature = "schemars", feature = "testing")),
     allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")
 )]
 

@@ -26,8 +26,6 @@ mod salvage;
 mod session;
 mod session_run;
 mod settle_entries;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 mod store;
 #[cfg(feature = "testing")]
 pub mod suite;
@@ -41,6 +39,4 @@ pub use restore::{SessionState, restore_history};
 pub use salvage::{Damage, SalvageReport};
 pub use session::Session;
 pub use session_run::SessionRun;
-#[cfg(feature = "sqlite")]
-pub use sqlite::SqliteStore;
 pub use store::{Conflict, ForkOrigin, SessionInfo, Store};

@@ -341,6 +341,7 @@ fn each_limit_of_the_guide_has_a_test_or_a_reason() {
         ("MCP servers", "crates/mcp/src/guide/mcp.md"),
         ("PostgreSQL", "crates/postgres/src/guide/postgres.md"),
         ("Redis", "crates/redis/src/lib.rs"),
+        ("SQLite", "crates/sqlite/src/guide/sqlite.md"),
     ] {
         let page = fs::read_to_string(root.join(page)).unwrap().replace("//! ", "");
         let limits = page.split_once("# Limits\n").unwrap().1;

@@ -4,10 +4,8 @@
 //! |---|---|
 //! | `session` | when entries are written, what is read back, and what survives a crash |
 //! | `stores` | the contract of every store, and the failures that the durable ones survive |
-//! | `suspended_sub_agents` | sub-agents that wait for a verdict, whose process is killed meanwhile |
-//! | `growth` | a stored session grows in proportion to its content |
+//! | `suspended_sub_agents` | sub-agents that wait for a verdict in a session that is opened again |
 
-mod growth;
 mod session;
 mod stores;
 #[path = "../support/mod.rs"]

@@ -6,16 +6,14 @@
 //! | `recordings` | recordings of runs, and of a provider's turns |
 //! | `sessions` | session entries, and files of JSON lines |
 //! | `durable_state` | the state that an engine stores for a session: commands, verdicts, segments |
-//! | `databases` | the tables in SQLite |
 //!
 //! Two more formats are tested next to their types: `durable_steps.jsonl` in
-//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/backend/content_json.rs`. The crate
-//! `turnstream-postgres` tests the tables in PostgreSQL.
+//! `durable/step_record.rs` and `hub_log.jsonl` in `hub/backend/content_json.rs`. The crates
+//! `turnstream-sqlite` and `turnstream-postgres` test the tables of their databases.
 //!
 //! With the environment variable `UPDATE_FORMATS`, the tests write the files. After the
 //! first release, a file may only change by additions that an earlier version of the crate ignores.
 
-mod databases;
 mod durable_state;
 mod recordings;
 mod sessions;
@@ -37,12 +35,5 @@ fn stored(name: &str) -> String {
 /// Checks that the crate writes the bytes of an example file.
 #[track_caller]
 fn assert_written(name: &str, written: &str) {
-    if std::env::var_os("UPDATE_FORMATS").is_some() {
-        fs::write(format_path(name), written).unwrap();
-    }
-    let stored = stored(name);
-    for (number, (written, stored)) in (1..).zip(written.lines().zip(stored.lines())) {
-        assert_eq!(written, stored, "{name}, line {number}");
-    }
-    assert_eq!(written, stored, "{name}");
+    turnstream_test_support::stored_format::assert_written(&format_path(name), written);
 }

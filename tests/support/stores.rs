@@ -1,65 +1,16 @@
 //! Stores that count and fail, and tools that record their keys.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
-use turnstream::session::{Entry, MemoryStore, Session, Store};
-use turnstream::tool::Tool;
+use turnstream::session::{Entry, MemoryStore, Store};
 use turnstream::{Error, ErrorKind};
-
-use super::tools::spec;
-
-/// Forwards all methods of a store except `append` to the field `inner`.
-macro_rules! forward_to_inner {
-    () => {
-        fn load<'a>(
-            &'a self,
-            id: &'a str,
-            from: u64,
-        ) -> futures::future::BoxFuture<
-            'a,
-            Result<Option<Vec<turnstream::session::Entry>>, turnstream::Error>,
-        > {
-            self.inner.load(id, from)
-        }
-
-        fn list(
-            &self,
-        ) -> futures::future::BoxFuture<
-            '_,
-            Result<Vec<turnstream::session::SessionInfo>, turnstream::Error>,
-        > {
-            self.inner.list()
-        }
-
-        fn fork<'a>(
-            &'a self,
-            id: &'a str,
-            at: u64,
-            new: &'a str,
-        ) -> futures::future::BoxFuture<'a, Result<(), turnstream::Error>> {
-            self.inner.fork(id, at, new)
-        }
-
-        fn delete<'a>(
-            &'a self,
-            id: &'a str,
-        ) -> futures::future::BoxFuture<'a, Result<bool, turnstream::Error>> {
-            self.inner.delete(id)
-        }
-
-        fn prune(
-            &self,
-            before: std::time::SystemTime,
-        ) -> futures::future::BoxFuture<'_, Result<Vec<String>, turnstream::Error>> {
-            self.inner.prune(before)
-        }
-    };
-}
-#[allow(unused_imports, reason = "only the tests of sessions define stores")]
-pub(crate) use forward_to_inner;
+pub(crate) use turnstream_test_support::forward_to_inner;
+pub(crate) use turnstream_test_support::store_suite::{
+    IdempotencyKeys, key_recording_tool, open_session,
+};
 
 /// A store that counts the written entries, and fails on request.
 #[derive(Clone, Default)]
@@ -91,26 +42,4 @@ impl Store for CountingStore {
     }
 
     forward_to_inner!();
-}
-
-pub(crate) async fn open_session(store: &(impl Store + Clone + 'static)) -> Session {
-    Session::open(store.clone(), "s").await.unwrap()
-}
-
-/// The keys under which calls ran.
-pub(crate) type IdempotencyKeys = Arc<Mutex<Vec<String>>>;
-
-/// A tool that records its key, and never ends if `hangs` is set.
-pub(crate) fn key_recording_tool(name: &str, keys: &IdempotencyKeys, hangs: bool) -> Tool {
-    let keys = Arc::clone(keys);
-    let tool = Tool::raw(spec(name), move |_args, cx| {
-        keys.lock().unwrap().push(cx.idempotency_key().to_owned());
-        async move {
-            if hangs {
-                futures::future::pending::<()>().await;
-            }
-            "done"
-        }
-    });
-    tool.unwrap()
 }

@@ -38,7 +38,7 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
                 Error::new(turnstream::ErrorKind::Store, message)
             })?;
         }
-        return Session::open(turnstream::session::SqliteStore::open(file)?, "agent").await;
+        return Session::open(turnstream_sqlite::SqliteStore::open(file)?, "agent").await;
     }
     let (store, id) = JsonLinesStore::open_file(file)?;
     Session::open(store, id).await

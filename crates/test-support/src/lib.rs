@@ -11,6 +11,9 @@
 //! | `redis` | a Redis or Valkey server, likewise |
 //! | [`seeded_random`] | random numbers from a seed |
 //! | [`session_race`] | processes that compete for the same sessions |
+//! | [`store_suite`] | the claims that hold for stores, beyond those of `session_suite!` |
+//! | [`stored_format`] | example files of stored data |
+//! | [`temp_folder`] | a folder for the files of one test |
 //! | [`terminal`] | a program on a pseudoterminal |
 
 #![expect(clippy::missing_panics_doc, reason = "a test panics if it lacks what it needs")]
@@ -25,4 +28,7 @@ pub mod programs;
 pub mod redis;
 pub mod seeded_random;
 pub mod session_race;
+pub mod store_suite;
+pub mod stored_format;
+pub mod temp_folder;
 pub mod terminal;

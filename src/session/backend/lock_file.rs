@@ -139,9 +139,9 @@ impl LockFile {
 }
 
 /// Returns the first epoch of a new lock file: the time `now` in microseconds since 1970.
-pub(in crate::session) fn first_epoch(now: SystemTime) -> u64 {
+fn first_epoch(now: SystemTime) -> u64 {
     let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
-    // Epochs are also stored as signed integers.
+    // Some stores keep epochs as signed integers.
     i64::try_from(since.as_micros()).unwrap_or(i64::MAX).unsigned_abs().max(1)
 }
 

@@ -122,8 +122,6 @@ pub use file_name::file_name_from_id;
 pub(super) use file_name::{SESSION_FILE_SUFFIX, id_from_file_name};
 pub use local_leases::LocalLeases;
 pub use lock_file::LockFile;
-#[cfg(feature = "sqlite")]
-pub(super) use lock_file::first_epoch;
 pub(super) use lock_file::{LockRemoval, remove_unused_lock};
 pub use private_files::resolve_links;
 pub(super) use private_files::{FileId, create_private_dir, private_file_options, sync_parent_dir};

@@ -294,3 +294,14 @@ async fn a_checkpoint_of_a_pending_session_separates_no_call_from_its_result() {
     session.checkpoint(0..4, [Item::user("in short")]).await.unwrap();
     assert_eq!((session.state(), open_session(&store).await.state()), (state.clone(), state));
 }
+
+#[tokio::test]
+async fn forking_before_the_prompt_copies_a_promptless_session_and_fails_for_an_unstored_one() {
+    let store = MemoryStore::new();
+    let session = Session::open(store.clone(), "s").await.unwrap();
+    let error = session.fork_before_last_prompt("other").await.unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::InvalidRequest);
+    store.append("s", 0, vec![Item::text("Hello!").into()]).await.unwrap();
+    let fork = session.fork_before_last_prompt("other").await.unwrap();
+    assert_eq!(fork.history().len(), 1);
+}

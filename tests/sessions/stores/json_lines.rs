@@ -6,12 +6,15 @@ use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use turnstream::env::FixedClock;
+use turnstream::session::suite::{entries_of_every_kind, numbered_entries, text_entry as said};
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
-
 #[cfg(unix)]
-use super::sample_entries::{FileRemovingClock, file_mode, set_file_mode};
-use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries, said};
+use turnstream_test_support::store_suite::FileRemovingClock;
+use turnstream_test_support::temp_folder::TempFolder;
+#[cfg(unix)]
+use turnstream_test_support::temp_folder::{file_mode, set_file_mode};
+
 use crate::support::cases::sample_step;
 
 fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
@@ -420,4 +423,27 @@ fn new_files_and_folders_are_private_and_existing_ones_keep_their_mode() {
     set_file_mode(&folder.join("new/er/s.jsonl"), 0o644);
     append(&store, "s", 1, numbered_entries(1..2));
     assert_eq!(file_mode(&folder.join("new/er/s.jsonl")), 0o644);
+}
+
+#[test]
+fn a_lock_file_with_other_content_is_an_error_and_is_not_removed() {
+    let folder = TempFolder::new();
+    let store = JsonLinesStore::open(folder.path()).unwrap();
+    let path = folder.join("s.jsonl.lock");
+    for _ in 0..2 {
+        fs::write(&path, "4242").unwrap();
+        let error = block_on(store.lease("s")).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Store);
+        assert!(error.message().contains("s.jsonl.lock"), "{error}");
+        assert_eq!(fs::read_to_string(&path).unwrap(), "4242");
+        // With a session and without one.
+        let _ = block_on(store.append("s", 0, vec![said("one")]));
+    }
+    // A lock file that a power failure has damaged does not prevent leases, and neither does the
+    // highest number.
+    for text in ["\0\0\0\0", "turnstream lease 18446744073709551615\n", ""] {
+        fs::write(&path, text).unwrap();
+        let lease = block_on(store.lease("s")).unwrap();
+        block_on(store.append_leased(&lease, "s", 1, Vec::new())).unwrap();
+    }
 }

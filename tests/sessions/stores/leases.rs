@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::executor::block_on;
 use turnstream::ErrorKind;
-use turnstream::session::{AlreadyLeased, JsonLinesStore, Store};
-
-use super::sample_entries::{TempFolder, said};
+use turnstream::session::suite::text_entry as said;
+use turnstream::session::{AlreadyLeased, JsonLinesStore, LeaseLost, Store};
+use turnstream_test_support::temp_folder::TempFolder;
 
 fn open(folder: &TempFolder) -> JsonLinesStore {
     JsonLinesStore::open(folder.path()).unwrap()
@@ -91,38 +91,25 @@ fn a_released_lease_is_free_while_processes_are_started() {
     });
 }
 
-#[cfg(feature = "sqlite")]
+/// A user removes the lock files of a folder that is in use.
 #[test]
-fn an_sqlite_lease_whose_lock_was_removed_allows_no_writes() {
+fn a_lease_whose_lock_file_was_removed_is_lost_to_the_next_owner() {
     let folder = TempFolder::new();
-    let open = || turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    let (one, other) = (open(), open());
+    let (one, other) = (open(&folder), open(&folder));
     let first = block_on(one.lease("s")).unwrap();
     block_on(one.append_leased(&first, "s", 0, vec![said("one")])).unwrap();
-    fs::remove_dir_all(folder.join("db.locks")).unwrap();
-    assert!(block_on(other.delete("s")).unwrap());
+    fs::remove_file(folder.join("s.jsonl.lock")).unwrap();
     let second = block_on(other.lease("s")).unwrap();
-    block_on(other.append_leased(&second, "s", 0, vec![said("two")])).unwrap();
     let error = block_on(one.append_leased(&first, "s", 1, vec![said("late")])).unwrap_err();
-    assert!(error.find_source::<turnstream::session::LeaseLost>().is_some(), "{error}");
-    assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), [said("two")]);
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn an_sqlite_lease_of_a_never_written_session_leaves_no_file() {
-    let folder = TempFolder::new();
-    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    drop(block_on(store.lease("never")).unwrap());
-    block_on(store.prune(std::time::SystemTime::now())).unwrap();
-    drop(store);
-    let file = fs::read(folder.join("db")).unwrap();
-    assert!(!file.windows(5).any(|bytes| bytes == b"never"));
-    // A lease does not create the file either.
-    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    fs::remove_file(folder.join("db")).unwrap();
-    let lease = block_on(store.lease("s")).unwrap();
-    assert!(!folder.join("db").exists());
-    block_on(store.append_leased(&lease, "s", 0, vec![said("one")])).unwrap();
-    assert_eq!(block_on(store.load("s", 0)).unwrap().unwrap(), [said("one")]);
+    assert_eq!(error.find_source::<LeaseLost>().unwrap().id, "s");
+    drop(first);
+    assert_eq!(block_on(other.append_leased(&second, "s", 1, vec![said("two")])).unwrap(), 2);
+    assert_eq!(block_on(other.load("s", 0)).unwrap().unwrap(), ["one", "two"].map(said));
+    // The lock file is deleted with the session.
+    drop(second);
+    assert!(folder.join("s.jsonl.lock").exists());
+    assert!(block_on(other.delete("s")).unwrap());
+    assert!(!folder.join("s.jsonl.lock").exists());
+    drop(block_on(other.lease("s")).unwrap());
+    assert!(!folder.join("s.jsonl.lock").exists());
 }

@@ -1,34 +1,34 @@
 //! Stores of sessions: the contract of each, and the failures that the durable ones survive.
 
 mod damage;
-#[cfg(target_os = "linux")]
-mod failing_files;
 mod json_lines;
 mod leases;
 #[expect(dead_code, reason = "only its store is wanted")]
 #[path = "../../../examples/own_store.rs"]
 mod own_store;
-mod processes;
 mod removal;
-mod runs;
 mod salvage;
-pub(crate) mod sample_entries;
-#[cfg(feature = "sqlite")]
-mod sqlite;
 
-use sample_entries::TempFolderStore;
-#[cfg(feature = "sqlite")]
-use turnstream::session::SqliteStore;
-use turnstream::session::{JsonLinesStore, MemoryStore};
+use std::path::Path;
+use std::sync::Arc;
+
+use turnstream::Error;
+use turnstream::session::{JsonLinesStore, MemoryStore, Store};
+use turnstream_test_support::store_suite::{ReopenableStore, TempStore};
+use turnstream_test_support::{disk_store_suite, store_suite};
+
+fn open_json_lines(folder: &Path) -> Result<Arc<dyn Store>, Error> {
+    Ok(Arc::new(JsonLinesStore::open(folder)?))
+}
+
+fn open_example(folder: &Path) -> Result<Arc<dyn Store>, Error> {
+    Ok(Arc::new(own_store::FolderStore::open(folder)?))
+}
 
 turnstream::session_suite!(in_memory, super::MemoryStore::new);
-turnstream::session_suite!(in_json_lines, || super::TempFolderStore::new(|folder| {
-    super::JsonLinesStore::open(folder.path())
-}));
-turnstream::session_suite!(in_the_example, || super::TempFolderStore::new(|folder| {
-    super::own_store::FolderStore::open(folder.path())
-}));
-#[cfg(feature = "sqlite")]
-turnstream::session_suite!(in_sqlite, || super::TempFolderStore::new(|folder| {
-    super::SqliteStore::open(folder.join("db"))
-}));
+turnstream::session_suite!(in_json_lines, || super::TempStore::new(super::open_json_lines));
+turnstream::session_suite!(in_the_example, || super::TempStore::new(super::open_example));
+
+store_suite!(runs_in_memory, super::ReopenableStore::in_memory);
+store_suite!(runs_in_json_lines, || super::ReopenableStore::on_disk(super::open_json_lines));
+disk_store_suite!(json_lines_on_disk, super::open_json_lines, step = 11);

@@ -1,17 +1,16 @@
 //! Sessions that are removed, and stores that cannot remove sessions.
 
 use std::fs;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use turnstream::env::FixedClock;
-use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store, suite};
+use turnstream::session::suite::{self, numbered_entries};
+use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store};
 use turnstream::{Error, ErrorKind};
-
-use super::sample_entries::{TempFolder, numbered_entries};
+use turnstream_test_support::temp_folder::TempFolder;
 
 /// A store that was implemented before sessions could be removed: with four methods.
 #[derive(Clone, Default)]
@@ -74,27 +73,6 @@ async fn the_suite_detects_a_store_that_ignores_versions() {
         ..StoreWithoutRemoval::default()
     })
     .await;
-}
-
-/// Checks that the suite does not skip the store as one that cannot remove sessions.
-fn assert_removes_sessions(store: &impl Store) {
-    block_on(async {
-        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
-        assert!(store.delete("s").await.unwrap());
-        store.append("s", 0, numbered_entries(0..1)).await.unwrap();
-        let later = SystemTime::now() + Duration::from_mins(1);
-        assert_eq!(store.prune(later).await.unwrap(), ["s"]);
-    });
-}
-
-#[test]
-fn every_builtin_store_removes_sessions_even_when_shared() {
-    let folder = TempFolder::new();
-    assert_removes_sessions(&MemoryStore::new());
-    assert_removes_sessions(&(Arc::new(MemoryStore::new()) as Arc<dyn Store>));
-    assert_removes_sessions(&JsonLinesStore::open(folder.path()).unwrap());
-    #[cfg(feature = "sqlite")]
-    assert_removes_sessions(&turnstream::session::SqliteStore::open(folder.join("db")).unwrap());
 }
 
 #[test]
@@ -256,22 +234,6 @@ fn one_folder_can_be_pruned_concurrently() {
     removed.dedup();
     assert_eq!(removed.len(), 40);
     assert_eq!(block_on(store.list()).unwrap(), []);
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn the_text_of_a_deleted_session_is_erased_from_the_database() {
-    let folder = TempFolder::new();
-    let store = turnstream::session::SqliteStore::open(folder.join("db")).unwrap();
-    block_on(store.append("s", 0, vec![super::sample_entries::said("a secret that goes")]))
-        .unwrap();
-    let is_there = || {
-        let file = fs::read(folder.join("db")).unwrap();
-        file.windows(8).any(|bytes| bytes == b"a secret")
-    };
-    assert!(is_there());
-    assert!(block_on(store.delete("s")).unwrap());
-    assert!(!is_there());
 }
 
 #[test]

@@ -3,12 +3,12 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream::session::{
-    Damage, Entry, JsonLinesStore, MemoryStore, SalvageReport, Session, Store,
-};
+use turnstream::session::suite::{numbered_entries, text_entry as said};
+use turnstream::session::{JsonLinesStore, MemoryStore, SalvageReport, Session, Store};
+use turnstream_test_support::store_suite::assert_damage;
+use turnstream_test_support::temp_folder::TempFolder;
 
 use super::damage::{check_every_byte_change, write_sample_session};
-use super::sample_entries::{TempFolder, numbered_entries, said};
 
 fn salvage(folder: &TempFolder, id: &str) -> SalvageReport {
     let store = JsonLinesStore::open(folder.path()).unwrap();
@@ -21,21 +21,6 @@ fn replace_in_file(folder: &TempFolder, name: &str, from: &str, to: &str) {
     let text = fs::read_to_string(folder.join(name)).unwrap();
     assert!(text.contains(from), "{text}");
     fs::write(folder.join(name), text.replacen(from, to, 1)).unwrap();
-}
-
-/// Checks the location and the extent of a damage.
-#[track_caller]
-fn assert_damage(
-    damage: &Damage,
-    after: usize,
-    (place, reason): (&str, &str),
-    lost: Option<u64>,
-    doubtful: &[Entry],
-) {
-    assert!(damage.location.ends_with(place), "{damage:?}");
-    assert!(damage.reason.contains(reason), "{damage:?}");
-    assert_eq!((damage.entries_before, damage.lost_entries), (after, lost), "{damage:?}");
-    assert_eq!(damage.suspect_entries, doubtful);
 }
 
 #[test]
@@ -150,33 +135,4 @@ fn a_file_without_any_session_line_is_rejected() {
     let store = JsonLinesStore::open(folder.path()).unwrap();
     let error = block_on(store.salvage("notes")).unwrap_err();
     assert!(error.message().contains("does not begin with a header"), "{error}");
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn readable_sqlite_entries_are_salvaged_and_the_others_reported() {
-    use turnstream::session::SqliteStore;
-
-    let folder = TempFolder::new();
-    let path = folder.join("db");
-    let store = SqliteStore::open(&path).unwrap();
-    block_on(store.append("s", 0, numbered_entries(0..6))).unwrap();
-    block_on(store.fork("s", 5, "f")).unwrap();
-    block_on(store.append("f", 5, numbered_entries(5..7))).unwrap();
-    let whole = block_on(store.salvage("f")).unwrap().unwrap();
-    assert_eq!((whole.entries, whole.damage), (numbered_entries(0..7), Vec::new()));
-    assert_eq!(block_on(store.salvage("never")).unwrap(), None);
-
-    let sql = "DELETE FROM entry WHERE number = 1 OR json LIKE '%6%';
-        UPDATE entry SET json = '{\"type\":\"us' WHERE number = 3;";
-    rusqlite::Connection::open(&path).unwrap().execute_batch(sql).unwrap();
-    let SalvageReport { entries, damage, .. } = block_on(store.salvage("f")).unwrap().unwrap();
-    assert_eq!(
-        entries,
-        [numbered_entries(0..1), numbered_entries(2..3), numbered_entries(4..6)].concat()
-    );
-    assert_eq!(damage.len(), 3);
-    assert_damage(&damage[0], 1, ("entry 1 of the session `f`", "is missing"), Some(1), &[]);
-    assert_damage(&damage[1], 2, ("entry 3 of the session `f`", "cannot be read"), Some(1), &[]);
-    assert_damage(&damage[2], 4, ("6 to 6 of the session `f`", "missing"), Some(1), &[]);
 }

@@ -156,7 +156,7 @@ fn open_store(path: Option<&str>) -> Result<Arc<dyn Store>, Error> {
     let Some(path) = path else { return Ok(Arc::new(MemoryStore::new())) };
     #[cfg(feature = "sqlite")]
     if is_sqlite(path) {
-        return Ok(Arc::new(turnstream::session::SqliteStore::open(path)?));
+        return Ok(Arc::new(turnstream_sqlite::SqliteStore::open(path)?));
     }
     if !is_sqlite(path) && Path::new(path).is_file() {
         let message = format!("`{path}` is a file; a folder is needed for several sessions");

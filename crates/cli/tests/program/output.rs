@@ -1198,7 +1198,7 @@ fn a_session_in_sqlite_continues() {
         let mut agent = agent_command(&temp.0, &args);
         let output = agent.output().unwrap();
         assert_exit_code(&output, 0);
-        let store = turnstream::session::SqliteStore::open(temp.0.join("talk.db")).unwrap();
+        let store = turnstream_sqlite::SqliteStore::open(temp.0.join("talk.db")).unwrap();
         let session = turnstream::session::Session::open(store, "agent");
         let version = futures::executor::block_on(session).unwrap().version();
         let (.., outcome) = parse_json_output(&output.stdout);

@@ -7,6 +7,7 @@
 //! Failures do not end the campaign. The last line has the number of kills, lost items and
 //! duplicates; the exit code is 0 if nothing was lost or duplicated.
 
+mod check;
 mod child;
 mod dice;
 mod location;
@@ -14,6 +15,7 @@ mod parent;
 mod program;
 mod store_kind;
 
+pub use check::assert_nothing_lost;
 pub use location::SESSION_ID;
 pub use program::run;
 pub use store_kind::StoreKind;

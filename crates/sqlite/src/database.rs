@@ -1,24 +1,23 @@
 //! Opens the database at a path, and reopens the database if its files change.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
+use std::sync::{Mutex, PoisonError};
 use std::time::SystemTime;
 
 use rusqlite::{Connection, Error as Sqlite, Transaction, TransactionBehavior};
-
-use super::database_files::{DatabaseFileIds, is_missing, wal_path};
-use super::schema;
-use crate::error::Error;
-use crate::lock::lock_ignoring_poison;
-use crate::session::backend::{
-    corrupt_data_error, outcome_unknown_error, private_file_options, resolve_links, store_error,
+use turnstream::Error;
+use turnstream::session::backend::{
+    corrupt_data_error, outcome_unknown_error, resolve_links, store_error,
 };
+
+use crate::database_files::{DatabaseFileIds, is_missing, wal_path};
+use crate::schema;
 
 /// Opens a database, and reopens it if the file at its path has been replaced or if other
 /// connections have written to the file.
-pub(super) struct Database {
+pub(crate) struct Database {
     /// The absolute path of the database file.
     path: PathBuf,
     /// The open database, or `None` if its file is missing or could not be opened.
@@ -42,13 +41,13 @@ struct WriteStamp {
 
 /// The action to take if the database file does not exist.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum IfMissing {
+pub(crate) enum IfMissing {
     ReturnNone,
     Create,
 }
 
 /// An error from a database operation.
-pub(super) enum DatabaseError {
+pub(crate) enum DatabaseError {
     Sqlite(Sqlite),
     /// A commit failed. The log may contain the whole transaction.
     Commit(Sqlite),
@@ -56,7 +55,7 @@ pub(super) enum DatabaseError {
 }
 
 impl DatabaseError {
-    pub(super) fn into_read_error(self) -> Error {
+    pub(crate) fn into_read_error(self) -> Error {
         self.into_store_error("cannot read the session")
     }
 
@@ -81,7 +80,7 @@ impl From<Error> for DatabaseError {
 }
 
 impl Database {
-    pub(super) fn open(path: &Path) -> Result<Self, Error> {
+    pub(crate) fn open(path: &Path) -> Result<Self, Error> {
         // SQLite treats an empty name as a temporary database, and gives a special meaning to names
         // that start with `:` or `file:`. An absolute path never has a special meaning, and stays
         // valid if the process changes its current directory.
@@ -97,7 +96,7 @@ impl Database {
 
     /// Returns the connection to the database that is currently at the path, or `None` if the
     /// database does not exist.
-    pub(super) fn ensure_connection(
+    pub(crate) fn ensure_connection(
         &mut self,
         missing: IfMissing,
     ) -> Result<Option<&mut Connection>, Error> {
@@ -117,7 +116,7 @@ impl Database {
 
     /// Reads from the database at the path in a single transaction. Returns `None` if the database
     /// does not exist.
-    pub(super) fn read<R>(
+    pub(crate) fn read<R>(
         &mut self,
         work: impl FnOnce(&Connection) -> Result<R, DatabaseError>,
     ) -> Result<Option<R>, Error> {
@@ -130,7 +129,7 @@ impl Database {
 
     /// Runs `work` in a write transaction on the database at the path. `work` receives `None` if
     /// the database does not exist.
-    pub(super) fn write<R>(
+    pub(crate) fn write<R>(
         &mut self,
         missing: IfMissing,
         work: impl FnOnce(Option<Transaction<'_>>) -> Result<R, DatabaseError>,
@@ -164,12 +163,12 @@ impl Database {
     }
 
     /// Returns the path to the file, with links resolved.
-    pub(super) fn target_path(&self) -> PathBuf {
+    pub(crate) fn target_path(&self) -> PathBuf {
         resolve_links(&self.path)
     }
 
     /// Returns whether the open database is still the database at its path.
-    pub(super) fn is_at_path(&self) -> io::Result<bool> {
+    pub(crate) fn is_at_path(&self) -> io::Result<bool> {
         match &self.open_database {
             Some(open) => Ok(DatabaseFileIds::from_path(&self.path)? == open.files),
             None => Ok(false),
@@ -286,7 +285,7 @@ fn create_file(path: &Path) -> Result<(), Error> {
 
     let cannot =
         |error| store_error(format!("cannot open the database `{}`", path.display()), error);
-    let _making = lock_ignoring_poison(&CREATE_LOCK);
+    let _making = CREATE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
     match path.metadata() {
         Ok(there) if there.is_file() => return Ok(()),
         // Opening a named pipe could block forever.
@@ -297,11 +296,11 @@ fn create_file(path: &Path) -> Result<(), Error> {
     // The path may be a link whose target does not exist yet.
     let link = fs::read_link(path).ok();
     let target = link.and_then(|link| Some(path.parent()?.join(link)));
-    match private_file_options()
-        .write(true)
-        .create_new(true)
-        .open(target.as_deref().unwrap_or(path))
-    {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+    match options.open(target.as_deref().unwrap_or(path)) {
         Ok(_) => Ok(()),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(()),
         Err(error) => Err(cannot(error)),

@@ -1,20 +1,18 @@
 //! The files of a database.
 
-use std::fs;
+use std::fs::{self, Metadata};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
-
-use crate::session::backend::FileId;
 
 /// The identities of an open database's files: the database file, its log, and the log's index. If
 /// one of these files has been replaced or removed, later writes by SQLite are lost when the
 /// database is closed.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) struct DatabaseFileIds([Option<FileId>; 3]);
+pub(crate) struct DatabaseFileIds([Option<FileId>; 3]);
 
 impl DatabaseFileIds {
     /// Reads the ids of the files that exist.
-    pub(super) fn from_path(path: &Path) -> io::Result<Self> {
+    pub(crate) fn from_path(path: &Path) -> io::Result<Self> {
         let target = link_target(path)?;
         let id = |ending| match fs::metadata(with_ending(&target, ending)) {
             Ok(file) => Ok(Some(FileId::from_metadata(&file))),
@@ -25,13 +23,32 @@ impl DatabaseFileIds {
     }
 
     /// Returns whether the database files are the same, regardless of the other files.
-    pub(super) fn is_same_database(&self, other: &Self) -> bool {
+    pub(crate) fn is_same_database(&self, other: &Self) -> bool {
         self.0[0] == other.0[0]
     }
 }
 
+/// Identifies a file independently of its path. On systems other than Unix, a file cannot be
+/// replaced while it is open, so all files have the same id.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileId(u64, u64);
+
+impl FileId {
+    #[cfg(unix)]
+    fn from_metadata(file: &Metadata) -> Self {
+        use std::os::unix::fs::MetadataExt;
+
+        Self(file.dev(), file.ino())
+    }
+
+    #[cfg(not(unix))]
+    fn from_metadata(_file: &Metadata) -> Self {
+        Self(0, 0)
+    }
+}
+
 /// Returns the path to the log of the database at a path.
-pub(super) fn wal_path(path: &Path) -> io::Result<PathBuf> {
+pub(crate) fn wal_path(path: &Path) -> io::Result<PathBuf> {
     Ok(with_ending(&link_target(path)?, "-wal"))
 }
 
@@ -50,6 +67,6 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
 }
 
 /// Returns whether a file operation failed because the file does not exist.
-pub(super) fn is_missing(error: &io::Error) -> bool {
+pub(crate) fn is_missing(error: &io::Error) -> bool {
     matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory)
 }

@@ -1,13 +1,16 @@
 //! The size of a stored session is proportional to its content.
 
+use std::fs;
 use std::path::Path;
 use std::sync::Arc;
-use std::{env, fs, process};
 
 use futures::executor::block_on;
 use turnstream::item::{ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
-use turnstream::session::{Entry, JsonLinesStore, Store};
-use turnstream::{Error, Item, Usage};
+use turnstream::session::Entry;
+use turnstream::{Item, Usage};
+
+use super::temp_store::OpenStore;
+use crate::temp_folder::TempFolder;
 
 /// The appends of an agent's turn: some text, a call and its result, and a user message in every
 /// tenth turn. Each is appended when it is complete.
@@ -40,37 +43,22 @@ fn folder_size(folder: &Path) -> u64 {
 }
 
 /// Measures the bytes per turn after 10, 100 and 1,000 turns.
-fn assert_linear_growth<S: Store>(name: &str, open: impl Fn(&Path) -> Result<S, Error>) {
-    let folder = env::temp_dir().join(format!("turnstream-growth-{name}-{}", process::id()));
-    fs::create_dir_all(&folder).unwrap();
+pub fn the_size_of_a_session_is_linear_in_the_conversation(_: &str, open: OpenStore) {
+    let folder = TempFolder::new();
     let (mut version, mut turns) = (0, 0);
     let per_turn = [10_usize, 100, 1000].map(|until| {
-        let store = open(&folder).unwrap();
+        let store = open(folder.path()).unwrap();
         while turns < until {
             for entries in turn_appends(turns) {
                 version = block_on(store.append("s", version, entries)).unwrap();
             }
             turns += 1;
         }
-        // With the last handle the database is closed, and its log is emptied.
+        // With the last handle the store is closed, and the log of a database is emptied.
         drop(store);
-        folder_size(&folder) / until as u64
+        folder_size(folder.path()) / until as u64
     });
-    fs::remove_dir_all(&folder).unwrap();
-    println!("{name}: {per_turn:?} bytes a turn after 10, 100 and 1,000 turns");
+    println!("{per_turn:?} bytes a turn after 10, 100 and 1,000 turns");
     let [at_10, _, at_1000] = per_turn;
     assert!(at_1000 * 10 <= at_10 * 11, "{per_turn:?}");
-}
-
-#[test]
-fn the_size_of_a_json_lines_session_is_linear_in_the_conversation() {
-    assert_linear_growth("json_lines", |folder| JsonLinesStore::open(folder));
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn the_size_of_a_sqlite_session_is_linear_in_the_conversation() {
-    assert_linear_growth("sqlite", |folder| {
-        turnstream::session::SqliteStore::open(folder.join("db"))
-    });
 }

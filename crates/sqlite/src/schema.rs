@@ -5,10 +5,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, Error as Sqlite, ErrorCode, OpenFlags, TransactionBehavior};
+use turnstream::Error;
+use turnstream::session::backend::{corrupt_data_error, store_error};
 
-use super::database_files::wal_path;
-use crate::error::Error;
-use crate::session::backend::{corrupt_data_error, store_error};
+use crate::database_files::wal_path;
 
 /// The maximum time to wait while another connection holds a lock on the database.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
@@ -46,7 +46,7 @@ const MIGRATIONS: &[&str] = &["
     ) STRICT, WITHOUT ROWID;
 "];
 
-pub(super) fn open_connection(path: &Path) -> Result<Connection, Error> {
+pub(crate) fn open_connection(path: &Path) -> Result<Connection, Error> {
     let what = || format!("cannot open the database `{}`", path.display());
     let database = Connection::open_with_flags(path, OPEN_FLAGS);
     let database = database.map_err(|error| store_error(what(), error))?;
@@ -104,7 +104,7 @@ fn immutable_uri(path: &Path) -> PathBuf {
 }
 
 /// Runs an operation that must not wait for other connections.
-pub(super) fn without_busy_timeout<R>(
+pub(crate) fn without_busy_timeout<R>(
     database: &Connection,
     work: impl FnOnce(&Connection) -> Result<R, Sqlite>,
 ) -> Result<R, Sqlite> {
@@ -220,4 +220,27 @@ fn is_busy_error(error: &Sqlite) -> bool {
 
 fn is_code(error: &Sqlite, code: ErrorCode) -> bool {
     error.sqlite_error_code() == Some(code)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::*;
+
+    #[test]
+    fn a_connection_waits_ten_seconds_for_a_lock() {
+        let path = env::temp_dir().join(format!("turnstream-lock-time-{}.db", process::id()));
+        let database = open_connection(&path).unwrap();
+        let timeout = || read_pragma(&database, "busy_timeout").unwrap();
+        assert_eq!(timeout(), 10_000);
+        without_busy_timeout(&database, |_| {
+            assert_eq!(timeout(), 0);
+            Ok(())
+        })
+        .unwrap();
+        assert_eq!(timeout(), 10_000);
+        drop(database);
+        fs::remove_file(path).unwrap();
+    }
 }

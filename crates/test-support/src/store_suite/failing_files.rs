@@ -6,35 +6,33 @@ use std::process::Command;
 use std::{env, fs, iter};
 
 use futures::executor::block_on;
+use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, Entry, Lease, Store};
 use turnstream::{Error, ErrorKind};
 
-#[cfg(feature = "sqlite")]
-use super::sample_entries::open_sqlite;
-use super::sample_entries::{OpenStore, TempFolder, numbered_entries, open_json_lines, said};
-use crate::support::cases::sample_step;
+use super::temp_store::OpenStore;
+use crate::cases::sample_step;
+use crate::temp_folder::TempFolder;
 
 const CHILD_ENV: &str = "TURNSTREAM_FAILING_FILES";
 
-/// Runs a test of this module in a process whose file operations can fail. Returns whether this is
-/// that process.
-fn is_in_failing_process(test: &str) -> bool {
+/// Runs a test again, in a process whose file operations can fail. Returns whether this is that
+/// process. `test` is the name of the test with its modules.
+pub fn is_in_failing_process(test: &str) -> bool {
     if env::var_os(CHILD_ENV).is_some() {
         return true;
     }
     let folder = TempFolder::new();
     let library = folder.join("failing_files.so");
-    let source =
-        Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sessions/stores/failing_files.c");
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/store_suite/failing_files.c");
     let compiled = Command::new("cc")
         .args(["-shared", "-fPIC", "-O1", "-Wall", "-Werror", "-o"])
         .args([&library, &source])
         .arg("-ldl")
         .status();
     assert!(compiled.expect("a C compiler").success());
-    let (_, module) = module_path!().split_once("::").expect("a module of the binary");
     let output = Command::new(env::current_exe().unwrap())
-        .args([&*format!("{module}::{test}"), "--exact", "--nocapture"])
+        .args([test, "--exact", "--nocapture"])
         .env(CHILD_ENV, "1")
         .env("LD_PRELOAD", &library)
         .output()
@@ -180,7 +178,7 @@ fn check_list(store: &dyn Store, sessions: &[Expected]) {
 
 /// Copies the files as they would be after the process was killed. SQLite's index of the log is in
 /// memory only.
-fn copy_files(from: &Path, to: &Path) {
+pub fn copy_files(from: &Path, to: &Path) {
     for file in fs::read_dir(from).unwrap() {
         let path = file.unwrap().path();
         let name = path.file_name().unwrap().to_str().unwrap();
@@ -195,7 +193,7 @@ fn copy_files(from: &Path, to: &Path) {
 /// the number of file operations, and how many operations on the store had an unknown outcome.
 fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
     let folder = TempFolder::new();
-    let large = said(&"large ".repeat(3000));
+    let large = text_entry(&"large ".repeat(3000));
     let before = numbered_entries(0..2);
     {
         let store = open(folder.path()).unwrap();
@@ -216,10 +214,10 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
         let [s, t, n, f] = &mut sessions;
         let lease = block_on(store.lease("s")).ok();
         drop(block_on(store.lease("t")));
-        s.append(store, lease.as_ref(), &[said("a"), large.clone(), said("b")]);
-        n.append(store, None, &[said("c"), said("d")]);
+        s.append(store, lease.as_ref(), &[text_entry("a"), large.clone(), text_entry("b")]);
+        n.append(store, None, &[text_entry("c"), text_entry("d")]);
         f.fork(store, "t", &before);
-        f.append(store, None, &[said("e")]);
+        f.append(store, None, &[text_entry("e")]);
         f.delete(store);
         t.delete(store);
         for session in [&mut *s, t, n, f] {
@@ -227,12 +225,12 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
                 session.check_loaded(&loaded);
             }
         }
-        s.append(store, lease.as_ref(), &[said("g"), said("h")]);
+        s.append(store, lease.as_ref(), &[text_entry("g"), text_entry("h")]);
         n.append(store, None, &[large]);
         drop(lease);
     }
     let count = control("count");
-    control("disarm");
+    end_failures();
 
     let killed = TempFolder::new();
     copy_files(folder.path(), killed.path());
@@ -249,7 +247,11 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
     let store = opened.unwrap();
     for session in &mut sessions {
         session.check(&*store);
-        assert!(session.append(&*store, None, &[said("later")]), "`{}` is broken", session.id);
+        assert!(
+            session.append(&*store, None, &[text_entry("later")]),
+            "`{}` is broken",
+            session.id
+        );
         session.check(&*store);
     }
     check_list(&*store, &sessions);
@@ -266,8 +268,15 @@ fn run_case(open: OpenStore, plan: Plan) -> (u64, usize) {
     (count, sessions.iter().map(|session| session.unknown_outcomes).sum())
 }
 
-/// Fails each file operation in turn. `step` is the step of the sample.
-fn check_failing_file_operations(open: OpenStore, step: usize) {
+/// Fails each file operation in turn. `step` is the step of the sample: see [`sample_step`].
+pub fn no_failing_file_operation_loses_or_splits_an_append_or_is_misreported(
+    test: &str,
+    open: OpenStore,
+    step: usize,
+) {
+    if !is_in_failing_process(test) {
+        return;
+    }
     let modes = [
         ("once", "a"),
         ("from", "a"),
@@ -301,33 +310,29 @@ fn check_failing_file_operations(open: OpenStore, step: usize) {
     assert!(unknown_outcomes > 0, "no failure leaves the outcome unknown");
 }
 
-#[test]
-fn no_failing_file_operation_loses_or_splits_an_append_to_json_lines_or_is_misreported() {
-    let test =
-        "no_failing_file_operation_loses_or_splits_an_append_to_json_lines_or_is_misreported";
-    if is_in_failing_process(test) {
-        check_failing_file_operations(open_json_lines, 11);
-    }
+/// From now on, the files in a folder cannot be written to, until [`end_failures`].
+pub fn make_read_only(folder: &Path) {
+    Plan { mode: "readonly", kinds: "a", first: 0 }.arm(folder);
 }
 
-#[cfg(feature = "sqlite")]
-#[test]
-fn no_failing_file_operation_loses_or_splits_an_append_to_sqlite_or_is_misreported() {
-    let test = "no_failing_file_operation_loses_or_splits_an_append_to_sqlite_or_is_misreported";
-    if is_in_failing_process(test) {
-        check_failing_file_operations(open_sqlite, 41);
-    }
+/// From now on, file operations succeed.
+pub fn end_failures() {
+    control("disarm");
 }
-
-const READ_ONLY: Plan = Plan { mode: "readonly", kinds: "a", first: 0 };
 
 /// Checks that a store whose file system has become read-only can be read, and that a write is
 /// refused with the reason. Then checks that a write succeeds once the file system is writable.
-fn check_read_only(open: OpenStore) {
+pub fn a_store_on_a_read_only_file_system_is_read_and_writes_state_the_reason(
+    test: &str,
+    open: OpenStore,
+) {
+    if !is_in_failing_process(test) {
+        return;
+    }
     let folder = TempFolder::new();
     let entries = numbered_entries(0..3);
     block_on(open(folder.path()).unwrap().append("s", 0, entries.clone())).unwrap();
-    READ_ONLY.arm(folder.path());
+    make_read_only(folder.path());
     let store = open(folder.path()).unwrap();
     assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries.clone()));
     assert_eq!(block_on(store.list()).unwrap().len(), 1);
@@ -343,52 +348,7 @@ fn check_read_only(open: OpenStore) {
         let message = error.message().to_ascii_lowercase();
         assert!(message.contains("read-only") || message.contains("readonly"), "{error}");
     }
-    control("disarm");
+    end_failures();
     assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(entries.clone()));
     assert_eq!(block_on(store.append("s", 3, entries)).unwrap(), 6);
-}
-
-#[test]
-fn json_lines_on_a_read_only_file_system_are_read_and_writes_state_the_reason() {
-    let test = "json_lines_on_a_read_only_file_system_are_read_and_writes_state_the_reason";
-    if is_in_failing_process(test) {
-        check_read_only(open_json_lines);
-    }
-}
-
-#[cfg(feature = "sqlite")]
-#[test]
-fn sqlite_on_a_read_only_file_system_is_read_and_writes_state_the_reason() {
-    let test = "sqlite_on_a_read_only_file_system_is_read_and_writes_state_the_reason";
-    if !is_in_failing_process(test) {
-        return;
-    }
-    check_read_only(open_sqlite);
-
-    // A special path, and a database that does not exist.
-    let folder = TempFolder::new();
-    let special = folder.join("100%?#x&y=1 \u{fc}");
-    fs::create_dir(&special).unwrap();
-    block_on(open_sqlite(&special).unwrap().append("s", 0, numbered_entries(0..1))).unwrap();
-    READ_ONLY.arm(folder.path());
-    let store = open_sqlite(&special).unwrap();
-    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered_entries(0..1)));
-    let error = open_sqlite(folder.path()).err().unwrap();
-    assert!(error.message().contains("Read-only file system"), "{error}");
-    control("disarm");
-
-    // The log of a killed process cannot be read without writing.
-    let killed = TempFolder::new();
-    let store = open_sqlite(folder.path()).unwrap();
-    block_on(store.append("s", 0, numbered_entries(0..1))).unwrap();
-    let reader = rusqlite::Connection::open(folder.join("db")).unwrap();
-    reader.execute_batch("BEGIN; SELECT count(*) FROM entry").unwrap();
-    block_on(store.append("s", 1, numbered_entries(1..2))).unwrap();
-    copy_files(folder.path(), killed.path());
-    READ_ONLY.arm(killed.path());
-    let error = open_sqlite(killed.path()).err().unwrap();
-    assert!(error.message().ends_with("its log is not empty"), "{error}");
-    control("disarm");
-    let store = open_sqlite(killed.path()).unwrap();
-    assert_eq!(block_on(store.load("s", 0)).unwrap(), Some(numbered_entries(0..2)));
 }

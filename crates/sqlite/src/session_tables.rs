@@ -1,5 +1,6 @@
 //! Implements the SQLite store's operations, which run on the store's thread.
 
+use std::cmp::Reverse;
 use std::io;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -7,21 +8,23 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rusqlite::{Connection, Error as Sqlite, OptionalExtension, Row, Transaction, params};
-
-use super::database::{Database, DatabaseError, IfMissing};
-use crate::env::Clock;
-use crate::error::Error;
-use crate::session::backend::{
+use turnstream::Error;
+use turnstream::env::Clock;
+use turnstream::session::backend::{
     BlockingStore, LockFile, corrupt_data_error, ensure_expected_version, ensure_fork_point_exists,
     ensure_has_no_forks, ensure_id_not_empty, ensure_session_absent, entry_to_json_line,
-    file_name_from_id, first_epoch, outcome_unknown_error, prunable_ids, store_error,
+    file_name_from_id, outcome_unknown_error, prunable_ids, store_error,
 };
-use crate::session::{Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo};
+use turnstream::session::{
+    Conflict, Entry, ForkOrigin, Lease, LeaseLost, SalvageReport, SessionInfo,
+};
+
+use crate::database::{Database, DatabaseError, IfMissing};
 
 /// Manages a store's database tables.
-pub(super) struct SessionTables {
-    pub(super) database: Database,
-    pub(super) clock: Arc<dyn Clock>,
+pub(crate) struct SessionTables {
+    pub(crate) database: Database,
+    pub(crate) clock: Arc<dyn Clock>,
 }
 
 /// A session's row.
@@ -101,14 +104,17 @@ impl BlockingStore for SessionTables {
         ensure_id_not_empty(id)?;
         let path = self.database.target_path();
         let held = LockFile::lock(lock_path(&path, id), id, &path)?;
-        let first = first_epoch(self.clock.now());
+        // Higher than any epoch of an earlier lease, whose row was deleted with its session.
+        let first = to_unix_micros(self.clock.now()).max(1);
         self.database.write(IfMissing::ReturnNone, |transaction| {
             // The database does not exist until the first entry is written.
-            let Some(transaction) = transaction else { return Ok(Lease::new(first, held)) };
+            let Some(transaction) = transaction else {
+                return Ok(Lease::new(from_sql_integer(first), held));
+            };
             let epoch: i64 = transaction.query_row(
                 "INSERT INTO lease VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET epoch = epoch + 1
                  RETURNING epoch",
-                params![id, to_sql_integer(first)],
+                params![id, first],
                 |row| row.get(0),
             )?;
             commit(transaction)?;
@@ -199,7 +205,7 @@ impl SessionTables {
         Ok(stored.map_or(0, |stored| stored.version))
     }
 
-    pub(super) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
+    pub(crate) fn salvage(&mut self, id: &str) -> Result<Option<SalvageReport>, Error> {
         let salvaged = self.database.read(|database| {
             let Some(stored) = find_session(database, id)? else { return Ok(None) };
             let mut salvaged = SalvageReport::default();
@@ -267,7 +273,8 @@ fn list_readable_sessions(database: &Connection) -> Result<Vec<SessionInfo>, Sql
                 .unwrap_or_else(|error| unreadable_session_info(id, UNIX_EPOCH, &error)),
         );
     }
-    listed.sort_by(SessionInfo::list_order);
+    // The sort is stable: sessions with the same time stay in the order of their ids.
+    listed.sort_by_key(|info| Reverse(info.updated_at));
     Ok(listed)
 }
 

@@ -1,19 +1,15 @@
-//! A store in an SQLite database.
-
-mod database;
-mod database_files;
-mod schema;
-mod session_tables;
+//! The store, and its docs.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use crate::env::{Clock, SystemClock};
-use crate::error::Error;
-use crate::session::SalvageReport;
-use crate::session::backend::StoreThread;
-use database::Database;
-use session_tables::SessionTables;
+use turnstream::Error;
+use turnstream::env::{Clock, SystemClock};
+use turnstream::session::SalvageReport;
+use turnstream::session::backend::{StoreThread, impl_blocking_store};
+
+use crate::database::Database;
+use crate::session_tables::SessionTables;
 
 /// Stores sessions in a single SQLite file, for programs with many sessions.
 ///
@@ -34,7 +30,7 @@ use session_tables::SessionTables;
 /// If the file at the path has been replaced or removed, the next call closes the old file and
 /// opens the current file, as if the store had been reopened. If a session has a different version
 /// in the current file, an append to that session fails with a
-/// [`Conflict`](crate::session::Conflict). A missing file is created only when a session's first
+/// [`Conflict`](turnstream::session::Conflict). A missing file is created only when a session's first
 /// entry is written. The file also counts as replaced if its `-wal` or `-shm` file has been
 /// removed. In addition, the file counts as replaced if another file was copied over it between two
 /// calls while no other connection was open. The store uses the file's length and modification time
@@ -50,15 +46,16 @@ use session_tables::SessionTables;
 ///
 /// If a commit fails, the store removes the transaction from the log. If this fails as well, for
 /// example because another connection is reading the log, the error's kind is
-/// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown).
+/// [`OutcomeUnknown`](turnstream::ErrorKind::OutcomeUnknown).
 ///
 /// Any number of processes can use the same file. A process waits at most ten seconds for a lock
 /// that another process holds on the database. As with every SQLite file, all processes that use
 /// the file must run on the same machine.
 ///
-/// The [lease](crate::session::Lease) on a session is a lock on a file in the folder `{file}.locks`
-/// next to the database. The lock file exists while a run holds the lease. The operating system
-/// releases the lock when the process ends. The lease's epoch is stored in the database.
+/// The [lease](turnstream::session::Lease) on a session is a lock on a file in the folder
+/// `{file}.locks` next to the database. The lock file exists while a run holds the lease. The
+/// operating system releases the lock when the process ends. The lease's epoch is stored in the
+/// database.
 ///
 /// SQLite itself is compiled into the crate. A database cannot be opened if it was created by a
 /// later version of this crate, or if it contains other data.
@@ -74,7 +71,8 @@ use session_tables::SessionTables;
 ///
 /// ```
 /// use turnstream::Item;
-/// use turnstream::session::{SqliteStore, Store};
+/// use turnstream::session::Store;
+/// use turnstream_sqlite::SqliteStore;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {
@@ -104,7 +102,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if the file cannot be used or contains other data. In
+    /// [`Store`](turnstream::ErrorKind::Store) if the file cannot be used or contains other data. In
     /// both cases, the file is left unchanged.
     pub fn open(path: impl AsRef<Path>) -> Result<Self, Error> {
         let database = Database::open(path.as_ref())?;
@@ -120,7 +118,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// [`Store`](crate::ErrorKind::Store) if the database cannot be read at all.
+    /// [`Store`](turnstream::ErrorKind::Store) if the database cannot be read at all.
     pub async fn salvage(&self, id: impl Into<String>) -> Result<Option<SalvageReport>, Error> {
         let id = id.into();
         self.sessions.run(move |sessions| sessions.salvage(&id)).await
@@ -134,4 +132,4 @@ impl SqliteStore {
     }
 }
 
-crate::session::backend::impl_blocking_store!(SqliteStore, sessions);
+impl_blocking_store!(SqliteStore, sessions);

@@ -6,11 +6,14 @@ use std::path::Path;
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::ErrorKind;
-use turnstream::session::{Conflict, Entry, SqliteStore, Store};
-
+use turnstream::session::suite::{entries_of_every_kind, numbered_entries, text_entry};
+use turnstream::session::{Conflict, Entry, Store};
+use turnstream_sqlite::SqliteStore;
 #[cfg(unix)]
-use super::sample_entries::{FileRemovingClock, file_mode, set_file_mode};
-use super::sample_entries::{TempFolder, entries_of_every_kind, numbered_entries};
+use turnstream_test_support::store_suite::FileRemovingClock;
+use turnstream_test_support::temp_folder::TempFolder;
+#[cfg(unix)]
+use turnstream_test_support::temp_folder::{file_mode, set_file_mode};
 
 fn append(store: &SqliteStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
     block_on(store.append(id, version, entries)).unwrap()
@@ -228,12 +231,7 @@ fn a_file_copied_over_the_database_is_used_from_the_next_call() {
     // Many pages, some of which stay in the connection's cache.
     for version in (2..60).step_by(2) {
         let text = "x".repeat(3000);
-        append(
-            &store,
-            "s",
-            version,
-            vec![super::sample_entries::said(&text), super::sample_entries::said(&text)],
-        );
+        append(&store, "s", version, vec![text_entry(&text), text_entry(&text)]);
     }
     // The same file with another text.
     fs::write(&path, fs::read(&backup).unwrap()).unwrap();
