@@ -19,13 +19,12 @@ use crate::hub::EventNumber;
 use crate::hub::builder::{HubBuilder, HubSettings};
 use crate::hub::command_inbox::Command;
 use crate::hub::command_inbox::SentCommand;
-use crate::hub::compact_events::CompactEvents;
 use crate::hub::event_log::{LogUnavailable, NotRunning};
 use crate::hub::logs::Logs;
 use crate::hub::reader::Reader;
 use crate::hub::registry::{AlreadyRunning, Registry, RunPlace};
 use crate::hub::run_directory::{LostRun, RunDirectory};
-use crate::hub::runner::Runner;
+use crate::hub::runner::{DrivenRun, LogEntries, LogState, Runner, UnattendedLimit};
 use crate::hub::session_reader::SessionReader;
 use crate::hub::settings::LogOutage;
 use crate::hub::source::RunSource;
@@ -411,36 +410,23 @@ impl Reservation {
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
         let place = Arc::new(place);
+        let mut entries = LogEntries::new(Arc::clone(&run), start, starts_at, settings.capacity);
+        if let Some(attempt) = attempt {
+            entries.continue_attempts(&attempt.replayed);
+        }
         let mut runner = Runner {
-            run,
-            began_at: Instant::now(),
-            is_open: false,
-            epoch: 0,
-            events: Some(events),
-            handle,
-            start,
-            starts_at,
-            commands: None,
+            driven: DrivenRun::new(Arc::clone(&place), events, Arc::clone(&settings.inbox)),
+            entries,
             log: Arc::clone(&settings.log),
-            inbox: Arc::clone(&settings.inbox),
-            place: Arc::clone(&place),
-            registry: Arc::downgrade(registry),
-            capacity: settings.capacity,
-            unattended: settings.unattended,
-            keep_ended: settings.keep_ended,
-            fold: CompactEvents::default(),
-            retracts_lost_turn: attempt.is_some(),
-            written: 0,
-            snapshot_at: 0,
-            alone: None,
+            log_state: LogState::Unopened,
             log_outage: settings.log_outage,
-            behind: None,
+            unattended: UnattendedLimit::new(settings.unattended),
+            registry: Arc::downgrade(registry),
+            keep_ended: settings.keep_ended,
+            began_at: Instant::now(),
             announced: None,
         };
-        for event in attempt.into_iter().flat_map(|attempt| attempt.replayed) {
-            runner.fold.observe(&event);
-        }
-        let opened = match self.hub.check_other_hubs(&self.key, &runner.run).await {
+        let opened = match self.hub.check_other_hubs(&self.key, &run).await {
             Ok(()) => runner.open().await,
             Err(error) => Err(error),
         };
@@ -449,7 +435,7 @@ impl Reservation {
                 if settings.log_outage == LogOutage::Continue
                     && error.find_source::<LogUnavailable>().is_some() =>
             {
-                runner.open_later();
+                runner.log_state.on_unavailable(None);
             }
             opened => opened?,
         }

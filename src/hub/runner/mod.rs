@@ -1,0 +1,14 @@
+//! The task that drives a run, and its parts: the run itself, the numbered entries of its log, the
+//! state of the log, and the limit for runs without readers.
+
+mod driven_run;
+mod log_entries;
+mod log_state;
+mod runner;
+mod unattended_limit;
+
+pub(super) use driven_run::DrivenRun;
+pub(super) use log_entries::LogEntries;
+pub(super) use log_state::LogState;
+pub(super) use runner::Runner;
+pub(super) use unattended_limit::UnattendedLimit;
