@@ -5,6 +5,8 @@
 //! the body carries them out. To change the body, pass a modified copy to
 //! [`Agent::run_with_body`](crate::Agent::run_with_body). The body uses only public functions.
 
+use std::sync::Arc;
+
 use async_stream::try_stream;
 use futures::{Stream, StreamExt};
 
@@ -14,6 +16,7 @@ use crate::agent::{
 use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::stream::Step;
+use crate::turn::Turn;
 
 /// Runs one iteration of the loop: delivers queued input, sends a request to the model, and acts on
 /// the model's turn.
@@ -45,13 +48,13 @@ pub fn loop_body(
             let due = match state.approvals.resume_verdicts {
                 Some(_) => {
                     cx.refresh_tools(&state).await?;
-                    None
+                    Due::Decision(None)
                 }
-                None => Some(loop {
+                None => loop {
                     let facts;
                     (state, facts) = cx.gather_facts(state);
                     if let Some(next) = facts.instead_of_request(&state) {
-                        break Err(next);
+                        break Due::Action(next);
                     }
                     cx.refresh_tools(&state).await?;
                     let mut event;
@@ -67,27 +70,18 @@ pub fn loop_body(
                     }
                     let request;
                     (state, request) = cx.next_request(state).await?;
-                    if let Some(request) = request {
-                        break Ok(request);
-                    }
-                }),
-            };
-            let mut instead = None;
-            let responded = match due {
-                Some(Ok(request)) => {
+                    let Some(request) = request else { continue };
                     yield Step::Value(cx.turn_started_event(&state));
-                    turns.forward(cx.send_request(&state, request)).await.map(Some)
-                }
-                Some(Err(next)) => {
-                    instead = Some(next);
-                    Ok(None)
-                }
-                None => Ok(None),
+                    break match turns.forward(cx.send_request(&state, request)).await {
+                        Ok(turn) => Due::Decision(Some(turn)),
+                        Err(error) => Due::Recovery(error),
+                    };
+                },
             };
 
-            let next = match (responded, instead) {
-                (_, Some(next)) => next,
-                (Ok(turn), None) => {
+            let next = match due {
+                Due::Action(next) => next,
+                Due::Decision(turn) => {
                     let facts;
                     (state, facts) = cx.gather_facts(state);
                     let decision = match &turn {
@@ -139,7 +133,7 @@ pub fn loop_body(
                         next
                     }
                 }
-                (Err(error), None) => {
+                Due::Recovery(error) => {
                     let retracted = cx.report_error(&state, &error);
                     let mut facts;
                     (state, facts) = cx.gather_facts(state);
@@ -166,4 +160,14 @@ pub fn loop_body(
             yield step;
         }
     })
+}
+
+/// The part of an iteration that follows the request.
+enum Due {
+    /// The model's turn is complete. There is no turn in a run that resumes pending calls.
+    Decision(Option<Arc<Turn>>),
+    /// The request failed.
+    Recovery(Error),
+    /// No request was sent.
+    Action(NextAction),
 }
