@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use futures::Stream;
 
-use crate::agent::checked_input::check_input;
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
-use crate::agent::run::RunArgs;
+use crate::agent::run::checked_input::check_input;
+use crate::agent::run::run::RunArgs;
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
     Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,

@@ -24,59 +24,33 @@
 //! - `body` contains one iteration of the loop.
 //! - `decide` chooses the next action.
 //! - `state` defines the state of the loop.
-//! - `run_context` defines the methods that the body calls. The files `external_facts`,
-//!   `refresh_tools`, `deliver_input`, `refused_reasoning`, `compaction`, `send_request`,
-//!   `run_tools` and `stop_review` implement the methods of `run_context`.
-//! - `run` implements the stream that drives the loop.
+//! - `run/run_context` defines the methods that the body calls. The folder `phase` implements them,
+//!   in the order of an iteration.
+//! - `run/run` implements the stream that drives the loop, and `run/control` is the state that it
+//!   shares with its handles.
+//! - `sources` lists the tools of an agent's tool sources.
 //! - `agent` starts runs.
 
 mod agent;
 mod body;
 mod budget;
-mod checked_input;
-mod compaction;
-mod compaction_state;
-mod control;
-mod deadline;
 mod decide;
-mod deliver_input;
 pub mod detect;
 pub mod evidence;
-mod external_facts;
-mod forward_turns;
-mod handle;
 pub mod hook;
-mod input;
 mod limits;
-mod listed_tools;
-mod observers;
-mod pool_claim;
-mod prepared_request;
+mod phase;
 mod prompts;
-mod refresh_tools;
-mod refused_reasoning;
 mod repeat_counter;
 mod resume;
 mod resume_verdicts;
 mod run;
-mod run_context;
-mod run_policy;
-mod run_shared;
-mod run_stage;
-mod run_start;
-mod run_tools;
-mod send_request;
 mod settings;
-mod source_tools;
+mod sources;
 mod state;
-mod stop_review;
 mod subagent;
 mod timed_call;
-mod tombstone_queue;
-mod tool_notice;
-mod tool_sources;
 mod validators;
-mod wait_for_pool;
 
 pub use agent::Agent;
 pub use body::loop_body;
@@ -84,20 +58,20 @@ pub use budget::{
     AcquireSlot, Budget, BudgetUsage, Pool, PoolSlot, ReserveTokens, Target, TargetDecision,
     TargetProgress, TokenReservation,
 };
-pub use compaction_state::CompactionState;
-pub(crate) use control::{RefusedInput, queued_bytes};
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
-pub use forward_turns::{TurnForwarder, forward_turns};
-pub(crate) use handle::forward_handle_methods;
-pub(crate) use handle::shorten_interrupt_reason;
-pub use handle::{InputReceipt, RunHandle};
-pub use input::Input;
 pub use limits::Limits;
+pub use phase::compaction_state::CompactionState;
+pub use phase::forward_turns::{TurnForwarder, forward_turns};
 pub use repeat_counter::RepeatCounter;
 pub use resume_verdicts::ResumeVerdicts;
-pub use run::Run;
-pub use run_context::RunContext;
-pub use run_start::RunStart;
+pub(crate) use run::control::{RefusedInput, queued_bytes};
+pub(crate) use run::handle::forward_handle_methods;
+pub(crate) use run::handle::shorten_interrupt_reason;
+pub use run::handle::{InputReceipt, RunHandle};
+pub use run::input::Input;
+pub use run::run::Run;
+pub use run::run_context::RunContext;
+pub use run::run_start::RunStart;
 pub use state::{
     Approvals, EndState, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks,
 };

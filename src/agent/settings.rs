@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::agent::hook::Hooks;
-use crate::agent::tool_sources::ToolSources;
+use crate::agent::sources::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
 use crate::agent::{Budget, Limits, RunStart};
 use crate::context::{Ageing, Compactor, Window};

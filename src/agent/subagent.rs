@@ -7,7 +7,7 @@ use futures::StreamExt;
 use serde_json::json;
 
 use crate::agent::evidence::has_unknown_effects;
-use crate::agent::run::RunArgs;
+use crate::agent::run::run::RunArgs;
 use crate::agent::settings::AgentSettings;
 use crate::agent::{Input, Run, RunHandle, loop_body};
 use crate::error::Error;

@@ -11,7 +11,7 @@ mod tests;
 pub use decision::{Decision, NextAction};
 
 use crate::agent::hook::StopDecision;
-use crate::agent::refused_reasoning::reasoning_removal;
+use crate::agent::phase::refused_reasoning::reasoning_removal;
 use crate::agent::{Limits, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};

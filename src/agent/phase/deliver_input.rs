@@ -1,0 +1,116 @@
+//! Applies pending changes to the history before a request is sent.
+
+use crate::agent::State;
+use crate::agent::phase::refused_reasoning::reasoning_removal;
+use crate::agent::run::checked_input::describe_unsupported_parts;
+use crate::agent::run::control::DeliveryPoint;
+use crate::agent::run::run_shared::RunShared;
+use crate::agent::run::tombstone_queue::TombstoneQueue;
+use crate::event::{AppendReason, Event, RewriteReason, Transition};
+use crate::item::{Item, TombstoneEdit};
+use crate::usage::Usage;
+use crate::world::EffectKind;
+
+/// Applies the next pending change to the history before a request is sent.
+pub(in crate::agent) fn deliver_next_input(
+    run: &RunShared,
+    state: State,
+) -> (State, Option<Event>) {
+    let history = run.history();
+    if state.transition == Some(Transition::ReasoningRefused)
+        && let Some(event) = reasoning_removal(&history, &state.model_selection.model)
+    {
+        let compaction = state.compaction.after_tombstone(&history);
+        return (
+            state.update(|it| (it.history, it.compaction) = (history, compaction)),
+            Some(event),
+        );
+    }
+    if !run.settings.tools.sources.is_empty()
+        && let Some(notice) = run.control().tools.listed.take_notice()
+    {
+        let (id, items) = (run.new_id(), vec![Item::user(notice)]);
+        let notice = Event::Appended { why: AppendReason::Hook, id, items };
+        return (state.update(|it| it.history = history), Some(notice));
+    }
+    let notes = run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
+    if notes.is_empty()
+        && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
+    {
+        let compaction = state.compaction.after_tombstone(&history);
+        return (
+            state.update(|it| (it.history, it.compaction) = (history, compaction)),
+            Some(voided),
+        );
+    }
+    let appended = match notes.is_empty() {
+        true => run.effects.draw(EffectKind::DeliveredInput, || next_input_event(run, &state)),
+        false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
+    };
+    let appended = appended.map(|event| match event {
+        Event::Appended { why, id, mut items } if !omits_unsupported_parts(run) => {
+            // The sender cannot correct the input anymore, and the run must not end because of it.
+            describe_unsupported_parts(run.provider(&state), &mut items);
+            Event::Appended { why, id, items }
+        }
+        event => event,
+    });
+    // Only one follow-up is delivered at a time. The next follow-up waits until the model stops
+    // again.
+    let (follow_up, is_new) = match &appended {
+        Some(Event::Appended { why: AppendReason::Hook, .. }) => (state.follow_up_due, false),
+        Some(Event::Appended { why, .. }) => {
+            (state.follow_up_due && *why != AppendReason::FollowUp, true)
+        }
+        _ => (false, false),
+    };
+    let state = state.update(|it| {
+        (it.history, it.follow_up_due) = (history, follow_up);
+        if is_new {
+            // After new input, a claim without evidence may be rejected once more.
+            (it.evidence.claim_rejected, it.streaks.idle_turns) = (false, 0);
+        }
+    });
+    (state, appended)
+}
+
+/// Returns whether requests describe the parts that the provider cannot send.
+fn omits_unsupported_parts(run: &RunShared) -> bool {
+    run.settings.prompt.options.omit_unsupported_parts
+}
+
+/// Returns the event that delivers the next queued input: steered input or, if one is due, a
+/// follow-up.
+fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
+    let turn = state.counts.model_calls + 1;
+    let (why, input) = match run.control().inbox.dequeue(DeliveryPoint::BeforeNextRequest, turn) {
+        Some(input) => (AppendReason::Steer, input),
+        None if state.follow_up_due => (
+            AppendReason::FollowUp,
+            run.control().inbox.dequeue(DeliveryPoint::AfterModelStops, turn)?,
+        ),
+        None => return None,
+    };
+    Some(Event::Appended { why, id: input.id, items: input.items })
+}
+
+/// Turns the next range of queued items into tombstones once the run is over. The journal has
+/// already observed the returned event.
+pub(in crate::agent) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
+    let journal = &run.handle.journal;
+    let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;
+    journal.observe(&event);
+    Some(event)
+}
+
+/// Returns the event that turns the next range of items into tombstones.
+fn next_tombstone_event(
+    run: &RunShared,
+    next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
+) -> Option<Event> {
+    run.effects.draw(EffectKind::Tombstones, || {
+        let TombstoneEdit { from, to, items } = next(&run.control().inbox.tombstone_queue)?;
+        let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
+        Some(Event::Rewritten { why, from, to, items, usage })
+    })
+}

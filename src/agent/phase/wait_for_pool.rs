@@ -1,0 +1,104 @@
+//! Waits for pool capacity before a request is sent.
+
+use std::pin::pin;
+
+use crate::agent::State;
+use crate::agent::budget::PoolAmount;
+use crate::agent::run::control::DeliveryPoint;
+use crate::agent::run::pool_claim::HeldCapacity;
+use crate::agent::run::run_shared::RunShared;
+use crate::agent::timed_call::{TOKEN_COUNTER_NAME, catch_named_panic};
+use crate::context::{BytesDiv4, estimate_request_tokens};
+use crate::error::Error;
+use crate::request::Request;
+use crate::usage::Price;
+use crate::world::EffectKind;
+
+/// Waits until the run's pool has enough tokens, enough money and a slot for a request, and
+/// acquires them. The tokens, the money and the slot are returned when the turn is over or the run
+/// is dropped.
+///
+/// Returns whether the request should be sent. The request is not sent if the pool is exhausted, or
+/// if something that must be handled first, such as steered input, arrived while the run was
+/// waiting. In the latter case, the run keeps its position in the queue. If the future is dropped,
+/// the run loses its position in the queue.
+pub(in crate::agent) async fn wait_for_pool(
+    run: &RunShared,
+    state: &State,
+    request: &Request,
+    price: Option<Price>,
+) -> Result<bool, Error> {
+    if run.settings.limits.budget.pool().is_none() {
+        return Ok(true);
+    }
+    let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
+    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request, price).await) };
+    let stopped_waiting = run.effects.perform(EffectKind::PoolWait, admit).await?;
+    Ok(!stopped_waiting)
+}
+
+async fn acquire_pool_capacity(
+    run: &RunShared,
+    state: &State,
+    request: &Request,
+    price: Option<Price>,
+) -> bool {
+    let Some(pool) = run.settings.limits.budget.pool() else { return true };
+    let admission = &run.control().usage.pool_claim;
+    // A custom body may not have finished the previous request.
+    run.finish_request();
+    let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
+    let amount = PoolAmount::for_request(estimate_request(run, request), answer, price);
+    let keeping = match state.end.wrap_up_reason {
+        Some(_) => 0,
+        None => run.settings.limits.budget.wrap_up_tokens(),
+    };
+    let first = admission.replace_yielded_queue_position(false);
+    let mut waited = false;
+    let reservation = pool.reserve_amount(amount, keeping).at_front(first);
+    let Ok(reservation) = await_recording_pending(&mut waited, reservation).await else {
+        return false;
+    };
+    let slot = await_recording_pending(&mut waited, pool.acquire_slot().at_front(first)).await;
+    if waited && should_recheck_before_sending(run, state) {
+        drop((slot, reservation));
+        admission.replace_yielded_queue_position(true);
+        return false;
+    }
+    admission.hold_capacity(HeldCapacity { _slot: slot, _reservation: reservation });
+    true
+}
+
+/// Returns whether something has happened that may change the decision to send the request.
+fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
+    let (control, budget) = (run.control(), &run.settings.limits.budget);
+    let spent = run.budget_usage(state);
+    let exceeded =
+        state.end.wrap_up_reason.is_none() && run.exceeded_limit(state, &spent).is_some();
+    control.inbox.has_input(DeliveryPoint::BeforeNextRequest)
+        || !control.inbox.tombstone_queue.is_empty()
+        || control.signals.stop_requested.get()
+        || exceeded
+        || budget.is_exhausted(&spent)
+}
+
+/// Estimates the number of tokens in a request. If the window's token counter panics, the default
+/// counter is used.
+fn estimate_request(run: &RunShared, request: &Request) -> u64 {
+    let window = run.settings.context.window.as_ref();
+    let counted = window.and_then(|window| {
+        catch_named_panic(TOKEN_COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
+    });
+    counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
+}
+
+/// Awaits a future, and sets `waited` to `true` if any poll of the future returns `Pending`.
+async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
+    let mut future = pin!(future);
+    std::future::poll_fn(|cx| {
+        let polled = future.as_mut().poll(cx);
+        *waited |= polled.is_pending();
+        polled
+    })
+    .await
+}

@@ -1,0 +1,51 @@
+//! The signals that handles send to a run between two polls.
+
+use std::sync::{Arc, OnceLock};
+use std::task::Waker;
+
+use futures::task::AtomicWaker;
+
+use crate::agent::run::control::flag::Flag;
+
+/// Requests of handles to end the run, and the waker of the run.
+#[derive(Default)]
+pub(in crate::agent) struct Signals {
+    pub(in crate::agent) interrupted: Flag,
+    /// The reason that the first interrupt with a reason gave.
+    interrupt_reason: OnceLock<Arc<str>>,
+    pub(in crate::agent) stop_requested: Flag,
+    waker: AtomicWaker,
+}
+
+impl Signals {
+    pub(in crate::agent) fn interrupt(&self, reason: Option<String>) {
+        if let Some(reason) = reason {
+            self.set_interrupt_reason(reason);
+        }
+        self.interrupted.set(true);
+        self.waker.wake();
+    }
+
+    /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.
+    pub(in crate::agent) fn set_interrupt_reason(&self, reason: String) {
+        let _ = self.interrupt_reason.set(reason.into());
+    }
+
+    pub(in crate::agent) fn interrupt_reason(&self) -> Option<Arc<str>> {
+        self.interrupt_reason.get().cloned()
+    }
+
+    /// Registers the waker through which an interrupt or a verdict wakes the run. Call this method
+    /// before a poll that may return `Poll::Pending`.
+    pub(in crate::agent) fn register_waker(&self, waker: &Waker) {
+        self.waker.register(waker);
+    }
+
+    pub(super) fn wake(&self) {
+        self.waker.wake();
+    }
+
+    pub(super) fn discard_waker(&self) {
+        drop(self.waker.take());
+    }
+}

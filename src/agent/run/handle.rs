@@ -1,0 +1,508 @@
+//! Defines the handle through which other code controls a run.
+
+use std::any::Any;
+use std::sync::Arc;
+use std::task::{Context, Poll};
+
+use crate::agent::Input;
+use crate::agent::run::control::RefusedInput;
+use crate::agent::run::control::{Control, DeliveryPoint, SubAgentRun, VerdictRejection};
+use crate::env::Ids;
+use crate::error::{Error, ErrorKind};
+use crate::event::UndeliveredInput;
+use crate::item::Item;
+use crate::item::{History, PendingCall, truncate_middle};
+use crate::journal::Journal;
+use crate::tool::Verdict;
+use crate::usage::Usage;
+
+/// The maximum length of the reason for an interrupt, in bytes.
+const MAX_INTERRUPT_REASON_BYTES: usize = 2_000;
+
+/// Returns the reason for an interrupt as the history contains it: without surrounding white space,
+/// and shortened. Returns `None` if the reason is blank.
+pub(crate) fn shorten_interrupt_reason(reason: &str) -> Option<String> {
+    let reason = reason.trim();
+    (!reason.is_empty()).then(|| truncate_middle(reason.to_owned(), MAX_INTERRUPT_REASON_BYTES))
+}
+
+/// A receipt confirming that input was accepted. The `appended` event that later delivers the input
+/// contains the same id as the receipt. If the input is never delivered, the outcome's
+/// `undelivered` field contains that id.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct InputReceipt {
+    /// The id of the input.
+    pub id: String,
+}
+
+/// A handle to a run. Other code can use the handle to do everything that the run's owner can do
+/// between two polls. Handles are cheap to clone.
+///
+/// Dropping a handle does not cancel the run. However, an [interactive](crate::Agent::interactive)
+/// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
+/// exists; when the last handle is dropped, the run ends with the reason `pending`. A handle that
+/// is stored in the run's own [data](crate::Run::with_data) also keeps such a run waiting.
+pub struct RunHandle {
+    pub(in crate::agent) control: Arc<Control>,
+    pub(in crate::agent) journal: Journal,
+    pub(in crate::agent) ids: Arc<dyn Ids>,
+    /// `None` for the run's own handle, which does not count as a source of verdicts.
+    _external_handle: Option<ExternalHandle>,
+}
+
+/// A guard that is counted as one external handle until the guard is dropped.
+struct ExternalHandle(Arc<Control>);
+
+impl ExternalHandle {
+    fn new(control: &Arc<Control>) -> Self {
+        control.on_handle_created();
+        Self(Arc::clone(control))
+    }
+}
+
+impl Drop for ExternalHandle {
+    fn drop(&mut self) {
+        self.0.on_handle_dropped();
+    }
+}
+
+impl Clone for RunHandle {
+    fn clone(&self) -> Self {
+        Self {
+            control: Arc::clone(&self.control),
+            journal: self.journal.clone(),
+            ids: Arc::clone(&self.ids),
+            _external_handle: Some(ExternalHandle::new(&self.control)),
+        }
+    }
+}
+
+impl RunHandle {
+    /// Creates the run's own handle, which does not count as a source of verdicts.
+    pub(in crate::agent) fn new(journal: Journal, ids: Arc<dyn Ids>) -> Self {
+        Self { control: Arc::default(), journal, ids, _external_handle: None }
+    }
+
+    /// Creates a handle to a sub-agent's run. The handle does not count as a source of verdicts.
+    fn for_sub_agent(SubAgentRun { control, journal, ids }: SubAgentRun) -> Self {
+        Self { control, journal, ids, _external_handle: None }
+    }
+
+    /// Registers a sub-agent's run, so that the sub-agent can receive a verdict whenever this run
+    /// can.
+    pub(in crate::agent) fn attach_sub_agent(&self, call_id: &str, child: &Self) {
+        let Self { control, journal, ids, _external_handle: _outside } = child;
+        let (control, ids) = (Arc::clone(control), Arc::clone(ids));
+        self.control
+            .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
+    }
+
+    /// Records that, from now on, verdicts can come only from handles.
+    pub(crate) fn require_external_handle(&self) {
+        self.control.verdicts.requires_external_handle.set(true);
+    }
+
+    /// Interrupts the run. When the run is next polled, it drops the open request and the running
+    /// tools, gives each open call a result saying that it was interrupted, and finishes. Any retry
+    /// delay, hook call, compaction or wait for a verdict is cancelled as well. If the run has
+    /// already been interrupted or has ended, this method has no effect.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::event::EndReason;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut run = Agent::new(Scripted::new(["Once upon a time"])).run("A story, please");
+    /// let handle = run.handle();
+    /// while let Some(Ok(event)) = run.next().await {
+    ///     if event.text_delta().is_some() {
+    ///         handle.interrupt();
+    ///     }
+    /// }
+    /// let outcome = run.outcome().await;
+    /// assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
+    /// # }
+    /// ```
+    pub fn interrupt(&self) {
+        self.control.signals.interrupt(None);
+    }
+
+    /// Waits until the run is interrupted. The run and the caller must be polled by the same task,
+    /// because only one task is woken.
+    pub(crate) fn poll_interrupted(&self, cx: &Context<'_>) -> Poll<()> {
+        self.control.signals.register_waker(cx.waker());
+        if self.control.signals.interrupted.get() { Poll::Ready(()) } else { Poll::Pending }
+    }
+
+    /// Interrupts the run, like [`interrupt`](Self::interrupt), and states the reason. The user and
+    /// the model read it, so it must not contain anything that they must not know.
+    ///
+    /// The reason is in [`Outcome::why`](crate::Outcome::why), and the model reads it in the next
+    /// request: the result of each call that was cut off contains the reason. If no call was cut
+    /// off, the run appends a user message that contains the reason, in an
+    /// [`Appended`](crate::Event::Appended) event. A reason of only whitespace is ignored. A reason
+    /// of more than 2,000 bytes is shortened in the middle. If a run is interrupted several times
+    /// before it ends, the first reason counts. The reason is not masked: it must not contain
+    /// secrets.
+    ///
+    /// The runs of sub-agents are dropped. The call that ran a sub-agent gets the reason as well.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let mut run = Agent::new(Scripted::new(["Once upon a time"])).run("A story, please");
+    /// while let Some(Ok(event)) = run.next().await {
+    ///     if event.text_delta().is_some() {
+    ///         run.interrupt_with_reason("the user left the page");
+    ///     }
+    /// }
+    /// let outcome = run.outcome().await;
+    /// assert_eq!(outcome.why.as_deref(), Some("the user left the page"));
+    /// let last = outcome.history.last().unwrap().as_user().unwrap().text();
+    /// assert_eq!(last, "The run was interrupted: the user left the page");
+    /// # }
+    /// ```
+    pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
+        self.control.signals.interrupt(shorten_interrupt_reason(&reason.into()));
+    }
+
+    /// Ends the run after the current turn. The turn's response and tool calls are completed and
+    /// recorded, but no further request is sent. The run ends with the reason `stopped`, unless the
+    /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
+    /// when this method is called, the run ends immediately.
+    pub fn stop_after_turn(&self) {
+        self.control.signals.stop_requested.set(true);
+    }
+
+    /// Adds input to the next request, after all tool results. Steering does not skip any calls. If
+    /// the model stops on its own before the input is delivered, the run continues with one more
+    /// turn for the input, unless a limit has been reached.
+    ///
+    /// # Errors
+    ///
+    /// If the run is over, or if 1,000 inputs or 16 MiB of input already wait for it, returns an
+    /// [`UndeliveredInput`] that contains the input's items.
+    pub fn steer(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
+        self.enqueue_input(DeliveryPoint::BeforeNextRequest, input.into())
+    }
+
+    /// Adds input that is delivered only after the model has stopped on its own. The run continues
+    /// with one more turn for the input, unless a limit has been reached. Several follow-ups are
+    /// delivered one at a time, each after the model has stopped again.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let run = Agent::new(Scripted::new(["Hello!", "You are welcome."])).run("Hi");
+    /// let handle = run.handle();
+    /// let receipt = handle.follow_up("Thanks").unwrap();
+    /// assert_eq!(run.outcome().await.text, "You are welcome.");
+    /// assert_eq!(handle.delivery_turn(&receipt), Some(2));
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the run is over, or if 1,000 inputs or 16 MiB of input already wait for it, returns an
+    /// [`UndeliveredInput`] that contains the input's items.
+    pub fn follow_up(&self, input: impl Into<Input>) -> Result<InputReceipt, UndeliveredInput> {
+        self.enqueue_input(DeliveryPoint::AfterModelStops, input.into())
+    }
+
+    /// Returns the number of the first turn whose request contained the input; the run's first turn
+    /// is number 1. Returns `None` if the input is still queued, or was returned as undelivered.
+    pub fn delivery_turn(&self, receipt: &InputReceipt) -> Option<u32> {
+        self.control.inbox.delivery_turn(&receipt.id)
+    }
+
+    /// Turns the items at the zero-based `positions` in the [history](Self::history) into
+    /// [tombstones](crate::Item::tombstone). Tombstones stay in the history, but are not sent in
+    /// later requests.
+    ///
+    /// The history is changed once all calls have results: before the next request is sent or, if
+    /// no request follows, before the run ends. For each range of items that become tombstones, the
+    /// run yields a `rewritten` event with the reason `tombstoned`. [`History::tombstone_edits`]
+    /// describes which items become tombstones together. Items that are already tombstones, and
+    /// repeated positions, are ignored. If the history is compacted before the items become
+    /// tombstones, the positions are updated so that they refer to the same items. Items that have
+    /// been replaced by a summary are ignored, and the summary is not changed. If a compaction
+    /// keeps only some of several equal items, it is assumed to have kept the last of the equal
+    /// items. If the run is dropped before the items become tombstones, no item is changed.
+    ///
+    /// Positions change only when the history is compacted, which happens only during a poll.
+    /// Between two polls, the run's owner therefore always sees the current positions.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::{Agent, History, Item};
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let said = [Item::user("My key is 1234."), Item::text("Do not send me keys.")];
+    /// let model = Scripted::new(["Something that opens a lock."]);
+    /// let run = Agent::new(model.clone())
+    ///     .run_from(History::from_items("h", said), "What is a key?");
+    /// run.tombstone([0])?;
+    /// let outcome = run.outcome().await;
+    /// assert_eq!(outcome.history.len(), 4);
+    /// let sent = &model.requests()[0].context;
+    /// assert!(sent.iter().next().unwrap().tombstone);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, and changes no item, if the
+    /// run is over or if [`History::tombstone_edits`] fails. `tombstone_edits` fails if there is no
+    /// completed item at a position, for example because a turn is still streaming, or if the items
+    /// include a call that has no result yet.
+    pub fn tombstone(&self, positions: impl IntoIterator<Item = usize>) -> Result<(), Error> {
+        let positions: Vec<usize> = positions.into_iter().collect();
+        self.control.inbox.tombstone_queue.add(&self.journal, &positions)
+    }
+
+    /// Approves a call that is waiting for a verdict, so that the call runs.
+    ///
+    /// `call` is the call from the `approval_requested` event. The approval applies only if `call`
+    /// is identical to the waiting call, including its approval id and its arguments. For a call
+    /// made by a sub-agent, `call` must contain the path to the call;
+    /// [`Event::approval_request`](crate::Event::approval_request) returns the call together with
+    /// its path.
+    ///
+    /// # Errors
+    ///
+    /// Returns a [`Conflict`](ErrorKind::Conflict) error if `call` is not waiting for a verdict,
+    /// for example because the call already has a verdict, the other calls in its turn have ended,
+    /// or the run is over. Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the
+    /// call's tool is [external](crate::Tool::external), since an external tool cannot run in this
+    /// process. After an error, the call still waits if it waited before.
+    pub fn approve(&self, call: impl Into<PendingCall>) -> Result<(), Error> {
+        self.submit_verdict(call, Verdict::Approve)
+    }
+
+    /// Denies a call that is waiting for a verdict. The model receives `why` as the reason.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`approve`](Self::approve).
+    pub fn deny(&self, call: impl Into<PendingCall>, why: impl Into<String>) -> Result<(), Error> {
+        self.submit_verdict(call, Verdict::Deny(why.into()))
+    }
+
+    /// Submits a verdict of any kind on a call that is waiting for a verdict. Use
+    /// [`Verdict::Output`] to provide the call's result. Unlike an approval, a denial or a result
+    /// may name a call without its [approval id](PendingCall::approval_id), as
+    /// `PendingCall::from(call)` does: no event contains the request for the result of an
+    /// [external](crate::Tool::external) call.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`approve`](Self::approve).
+    pub fn submit_verdict(
+        &self,
+        call: impl Into<PendingCall>,
+        verdict: Verdict,
+    ) -> Result<(), Error> {
+        let call = call.into();
+        let accepted = match call.split_root() {
+            None => self.control.submit_verdict(&call, verdict),
+            Some((parent, inner)) => match self.control.sub_agents.run(parent) {
+                Some(child) => return Self::for_sub_agent(child).submit_verdict(inner, verdict),
+                None => Err(VerdictRejection::NotAwaited),
+            },
+        };
+        accepted.map_err(|rejection| {
+            let (kind, message) = match rejection {
+                VerdictRejection::NotAwaited => {
+                    (ErrorKind::Conflict, "no such call is waiting for a verdict")
+                }
+                VerdictRejection::ExternalTool => (
+                    ErrorKind::InvalidRequest,
+                    "an external tool cannot run here: its result is needed",
+                ),
+            };
+            Error::new(kind, message).with_parameter(call.call_id)
+        })
+    }
+
+    /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the
+    /// sub-agent's run is over.
+    pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
+        self.control.sub_agents.run(call_id).map(|child| Self::for_sub_agent(child).clone())
+    }
+
+    /// Returns the run's journal.
+    pub fn journal(&self) -> &Journal {
+        &self.journal
+    }
+
+    /// Returns the current history. If a turn is open, the returned history marks the turn as
+    /// interrupted. If the run is dropped or interrupted, the calls in the open turn remain
+    /// unanswered. To get a history that can be sent, call [`settled`](History::settled).
+    /// [`run_from`](crate::Agent::run_from) settles the history automatically.
+    pub fn history(&self) -> History {
+        self.journal.history()
+    }
+
+    /// Returns the run's token usage so far.
+    pub fn usage(&self) -> Usage {
+        self.journal.usage()
+    }
+
+    /// Makes a value available to the run's tools.
+    pub(crate) fn insert_run_data<T: Any + Send + Sync>(&self, value: T) {
+        self.control.tools.update_data(|data| data.insert(value));
+    }
+
+    /// Queues input with the given id; see [`steer`](Self::steer) and
+    /// [`follow_up`](Self::follow_up).
+    pub(crate) fn enqueue_as(
+        &self,
+        id: String,
+        is_follow_up: bool,
+        items: Vec<Item>,
+    ) -> Result<(), RefusedInput> {
+        let when = DeliveryPoint::of_input(is_follow_up);
+        self.control.inbox.enqueue(when, UndeliveredInput { id, items })
+    }
+
+    /// Queues input that another queue has already accepted, so that the limits of the run's own
+    /// queue do not apply.
+    pub(crate) fn enqueue_accepted(
+        &self,
+        id: String,
+        is_follow_up: bool,
+        items: Vec<Item>,
+    ) -> Result<(), RefusedInput> {
+        let when = DeliveryPoint::of_input(is_follow_up);
+        self.control.inbox.enqueue_accepted(when, UndeliveredInput { id, items })
+    }
+
+    fn enqueue_input(
+        &self,
+        when: DeliveryPoint,
+        input: Input,
+    ) -> Result<InputReceipt, UndeliveredInput> {
+        let id = self.ids.next_id();
+        self.control.inbox.enqueue(when, UndeliveredInput { id: id.clone(), items: input.0 })?;
+        Ok(InputReceipt { id })
+    }
+}
+
+/// Defines the methods of [`RunHandle`] that a run's owner can call directly on the run. The
+/// argument is the field of the run that contains its handle.
+macro_rules! forward_handle_methods {
+    ($($handle:tt)+) => {
+        /// Interrupts the run; see [`RunHandle::interrupt`].
+        pub fn interrupt(&self) {
+            self.$($handle)+.interrupt();
+        }
+
+        /// Interrupts the run and states the reason; see [`RunHandle::interrupt_with_reason`].
+        pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
+            self.$($handle)+.interrupt_with_reason(reason);
+        }
+
+        /// Ends the run after the current turn; see [`RunHandle::stop_after_turn`].
+        pub fn stop_after_turn(&self) {
+            self.$($handle)+.stop_after_turn();
+        }
+
+        /// Adds input to the next request; see [`RunHandle::steer`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::steer`].
+        pub fn steer(
+            &self,
+            input: impl Into<$crate::agent::Input>,
+        ) -> Result<$crate::agent::InputReceipt, $crate::event::UndeliveredInput> {
+            self.$($handle)+.steer(input)
+        }
+
+        /// Adds input that is delivered after the model has stopped on its own; see
+        /// [`RunHandle::follow_up`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::follow_up`].
+        pub fn follow_up(
+            &self,
+            input: impl Into<$crate::agent::Input>,
+        ) -> Result<$crate::agent::InputReceipt, $crate::event::UndeliveredInput> {
+            self.$($handle)+.follow_up(input)
+        }
+
+        /// Turns items of the history into tombstones; see [`RunHandle::tombstone`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::tombstone`].
+        pub fn tombstone(
+            &self,
+            positions: impl IntoIterator<Item = usize>,
+        ) -> Result<(), $crate::error::Error> {
+            self.$($handle)+.tombstone(positions)
+        }
+
+        /// Approves a call that is waiting for a verdict; see [`RunHandle::approve`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::approve`].
+        pub fn approve(
+            &self,
+            call: impl Into<$crate::item::PendingCall>,
+        ) -> Result<(), $crate::error::Error> {
+            self.$($handle)+.approve(call)
+        }
+
+        /// Denies a call that is waiting for a verdict; see [`RunHandle::deny`].
+        ///
+        /// # Errors
+        ///
+        /// Returns the same errors as [`RunHandle::approve`].
+        pub fn deny(
+            &self,
+            call: impl Into<$crate::item::PendingCall>,
+            why: impl Into<String>,
+        ) -> Result<(), $crate::error::Error> {
+            self.$($handle)+.deny(call, why)
+        }
+
+        /// Returns the run's journal.
+        pub fn journal(&self) -> &$crate::journal::Journal {
+            self.$($handle)+.journal()
+        }
+
+        /// Returns the current history; see [`RunHandle::history`].
+        pub fn history(&self) -> $crate::item::History {
+            self.$($handle)+.history()
+        }
+
+        /// Returns the run's token usage so far.
+        pub fn usage(&self) -> $crate::usage::Usage {
+            self.$($handle)+.usage()
+        }
+    };
+}
+
+pub(crate) use forward_handle_methods;
+
+impl_debug!(
+    RunHandle(it),
+    interrupted = it.control.signals.interrupted.get(),
+    stopping = it.control.signals.stop_requested.get()
+);

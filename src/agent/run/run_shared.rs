@@ -1,0 +1,158 @@
+//! Defines the data shared by all parts of a run.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use crate::agent::budget::BudgetUsage;
+use crate::agent::decide::ends_with_tool_result;
+use crate::agent::hook::Hooks;
+use crate::agent::run::control::{ChargedUsage, Control};
+use crate::agent::settings::AgentSettings;
+use crate::agent::{RunHandle, State};
+use crate::error::Error;
+use crate::event::BudgetExceeded;
+use crate::item::History;
+use crate::provider::Provider;
+use crate::tool::Toolkit;
+use crate::turn::Turn;
+use crate::world::{EffectKind, Effects};
+
+/// The data shared by all parts of a run: the agent's settings, the run's handle, and the run's
+/// world. This type is cheap to clone.
+#[derive(Clone)]
+pub(in crate::agent) struct RunShared {
+    pub(in crate::agent) settings: Arc<AgentSettings>,
+    /// The run's own handle, which is not counted as an external handle.
+    pub(in crate::agent) handle: Arc<RunHandle>,
+    pub(in crate::agent) effects: Effects,
+}
+
+impl RunShared {
+    pub(in crate::agent) fn control(&self) -> &Control {
+        &self.handle.control
+    }
+
+    pub(in crate::agent) fn hooks(&self) -> &Hooks {
+        &self.settings.hooks
+    }
+
+    /// Returns the agent's own tools and the tools from its sources, as of the last listing.
+    pub(in crate::agent) fn toolkit(&self) -> Cow<'_, Toolkit> {
+        let tools = &self.settings.tools;
+        let listed = match tools.sources.is_empty() {
+            true => None,
+            false => self.control().tools.listed.toolkit(),
+        };
+        listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
+    }
+
+    /// Creates an id with the agent's id generator.
+    pub(in crate::agent) fn new_id(&self) -> String {
+        self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())
+    }
+
+    /// Returns the history, including all events that the run has yielded so far.
+    pub(in crate::agent) fn history(&self) -> History {
+        self.handle.history()
+    }
+
+    /// Returns the provider selected in the state.
+    pub(in crate::agent) fn provider(&self, state: &State) -> &dyn Provider {
+        let models = &self.settings.providers;
+        let at = state.model_selection.provider_index.checked_sub(1);
+        let fallback = at.and_then(|at| models.fallbacks.get(at));
+        &**fallback.unwrap_or(&models.provider)
+    }
+
+    /// Returns the limit that has been reached, if any. If a wrap-up turn can follow, the time that
+    /// is reserved for the wrap-up turn counts as used.
+    pub(in crate::agent) fn exceeded_limit(
+        &self,
+        state: &State,
+        spent: &BudgetUsage,
+    ) -> Option<BudgetExceeded> {
+        let budget = &self.settings.limits.budget;
+        match self.can_wrap_up(state) {
+            true => budget.exceeded_limit(spent),
+            false => budget.exceeded_limit_ignoring_reserve(spent),
+        }
+    }
+
+    /// Returns the run's usage, and charges the usage since the last call to this method to the
+    /// pool.
+    pub(in crate::agent) fn budget_usage(&self, state: &State) -> BudgetUsage {
+        let charged = self.charge_usage();
+        BudgetUsage {
+            usage: charged.usage,
+            cost: charged.cost,
+            elapsed: self.control().usage.started_at().elapsed(),
+            tool_calls: state.counts.tool_calls,
+        }
+    }
+
+    fn charge_usage(&self) -> ChargedUsage {
+        let budget = &self.settings.limits.budget;
+        self.control().usage.charge(self.handle.usage(), |more, cost| budget.charge(more, cost))
+    }
+
+    /// Charges the usage of a request that was answered or has failed, and returns the unused part
+    /// of its reservation to the pool.
+    pub(in crate::agent) fn finish_request(&self) {
+        self.control().work.request_in_flight.set(false);
+        self.charge_usage();
+        self.control().usage.pool_claim.release();
+    }
+
+    /// Charges a complete turn's usage at the price of the model that answered.
+    pub(in crate::agent) fn finish_turn(&self, turn: &Turn) {
+        // The model that answered may differ from the requested model, and may have a different
+        // price.
+        if let Some(answered) = turn.model()
+            && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
+        {
+            self.control().usage.set_price(Some(price));
+        }
+        self.finish_request();
+    }
+
+    /// Returns whether the run's time limit has expired or, if a wrap-up turn can follow, whether
+    /// only the time reserved for the wrap-up turn is left. In either case, the next poll of the
+    /// run ends the work in progress.
+    pub(in crate::agent) fn is_time_over(&self, state: &State) -> bool {
+        let (budget, elapsed) =
+            (&self.settings.limits.budget, self.control().usage.started_at().elapsed());
+        let is_cut = || budget.time_before_wrap_up().is_some_and(|before| elapsed >= before);
+        let may_be_cut =
+            !self.control().work.wrap_up_time_released.get() && self.can_wrap_up(state);
+        budget.is_time_up(elapsed) || may_be_cut && is_cut()
+    }
+
+    /// Returns whether a wrap-up turn can follow the work in progress.
+    pub(in crate::agent) fn can_wrap_up(&self, state: &State) -> bool {
+        let requests = self.handle.journal.requests().max(state.counts.model_calls);
+        let was_asked = requests > 0
+            || state.approvals.resume_verdicts.is_some()
+            || ends_with_tool_result(state);
+        state.end.wrap_up_reason.is_none()
+            && !self.control().signals.stop_requested.get()
+            && was_asked
+            && requests < self.settings.limits.limits.max_turns_or_default()
+    }
+
+    /// Charges the usage of the last requests once the run is over. Returns the total cost if the
+    /// price of each token is known.
+    pub(in crate::agent) fn charge_final_usage(&self) -> Option<u64> {
+        self.finish_request();
+        let charged = self.charge_usage();
+        let is_known = self.settings.limits.budget.has_prices() && charged.unpriced_tokens == 0;
+        is_known.then_some(charged.cost)
+    }
+
+    /// Reports the error that ends the run to hooks, unless it has already been reported as a
+    /// request error.
+    pub(in crate::agent) fn report_final_error(&self, state: &State, error: &Error) {
+        if self.control().last_failure().as_ref() != Some(error) {
+            self.hooks().on_failure(state, error);
+        }
+    }
+}

@@ -1,0 +1,5 @@
+//! The tools of an agent's sources.
+
+pub(in crate::agent) mod tool_listing;
+pub(in crate::agent) mod tool_notice;
+pub(in crate::agent) mod tool_sources;
