@@ -4,10 +4,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::env::{Ids, SystemIds};
-use crate::hub::command_inbox::CommandInbox;
-use crate::hub::event_log::EventLog;
-use crate::hub::memory_inbox::MemoryInbox;
-use crate::hub::memory_log::MemoryLog;
+use crate::hub::inbox::command_inbox::CommandInbox;
+use crate::hub::inbox::memory_inbox::MemoryInbox;
+use crate::hub::log::event_log::EventLog;
+use crate::hub::log::memory_log::MemoryLog;
 use crate::hub::settings::{LogOutage, Unattended};
 
 /// Configures a [`Hub`](crate::hub::Hub) before it is created. Returned by

@@ -116,43 +116,30 @@
 //! [`Command::Interrupt`], on the other hand, ends a run and keeps the part of the turn that has
 //! already arrived.
 
-mod all_hubs_reader;
 pub mod backend;
 mod builder;
-mod command_inbox;
-mod compact_events;
-mod event_log;
-mod event_number;
 mod hub;
-mod kept_events;
-mod logs;
-mod memory_inbox;
-mod memory_log;
-mod one_hub_reader;
-mod reader;
-mod registry;
-mod run_directory;
-mod runner;
-mod session_reader;
+mod inbox;
+mod log;
+mod read;
+mod run;
 mod settings;
-mod snapshot;
-mod source;
 
 pub use builder::HubBuilder;
-pub use command_inbox::{Command, CommandInbox, SentCommand};
-pub use event_log::{
+pub use hub::{Hub, HubStats, Reservation, RunOwner};
+pub use inbox::command_inbox::{Command, CommandInbox, SentCommand};
+pub use inbox::memory_inbox::MemoryInbox;
+pub use log::event_log::{
     EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch,
     TooSlow,
 };
-pub use event_number::{EventNumber, ParseEventNumberError};
-pub use hub::{Hub, HubStats, Reservation, RunOwner};
-pub use memory_inbox::MemoryInbox;
-pub use memory_log::MemoryLog;
-pub use reader::{HubEvent, Reader};
-pub use registry::{AlreadyRunning, ShuttingDown};
-pub use run_directory::{AnnouncedRun, LostRun, RunDirectory};
-pub use session_reader::SessionReader;
+pub use log::event_number::{EventNumber, ParseEventNumberError};
+pub use log::memory_log::MemoryLog;
+pub use log::snapshot::Snapshot;
+pub use read::reader::{HubEvent, Reader};
+pub use read::session_reader::SessionReader;
+pub use run::registry::{AlreadyRunning, ShuttingDown};
+pub use run::run_directory::{AnnouncedRun, LostRun, RunDirectory};
+pub(crate) use run::source::CallProgress;
+pub use run::source::RunSource;
 pub use settings::{LogOutage, SlowReaders, Unattended};
-pub use snapshot::Snapshot;
-pub(crate) use source::CallProgress;
-pub use source::RunSource;

@@ -9,13 +9,13 @@ use tokio::time::Instant;
 
 use crate::env::Deadline;
 use crate::error::{Error, ErrorKind};
-use crate::hub::event_log::{EventLog, LogContent, LogUnavailable};
-use crate::hub::registry::Registry;
-use crate::hub::run_directory::RunDirectory;
-use crate::hub::runner::driven_run::DrivenRun;
-use crate::hub::runner::log_entries::{EntryBatch, LogEntries};
-use crate::hub::runner::log_state::LogState;
-use crate::hub::runner::unattended_limit::UnattendedLimit;
+use crate::hub::log::event_log::{EventLog, LogContent, LogUnavailable};
+use crate::hub::run::driven_run::DrivenRun;
+use crate::hub::run::log_entries::{EntryBatch, LogEntries};
+use crate::hub::run::log_state::LogState;
+use crate::hub::run::registry::Registry;
+use crate::hub::run::run_directory::RunDirectory;
+use crate::hub::run::unattended_limit::UnattendedLimit;
 use crate::hub::settings::LogOutage;
 
 /// The maximum number of ready events that are appended in one batch.

@@ -16,24 +16,24 @@ use crate::session::SessionRun;
 ///
 /// A [`Run`] or a [`SessionRun`] that has not been polled yet can be converted to a `RunSource`.
 pub struct RunSource {
-    pub(super) events: BoxStream<'static, Result<Event, Error>>,
-    pub(super) start: History,
-    pub(super) starts_at: Option<u64>,
+    pub(in crate::hub) events: BoxStream<'static, Result<Event, Error>>,
+    pub(in crate::hub) start: History,
+    pub(in crate::hub) starts_at: Option<u64>,
     /// The run's handle; `None` if the stream accepts no commands.
-    pub(super) handle: Option<RunHandle>,
-    pub(super) run_id: Option<String>,
+    pub(in crate::hub) handle: Option<RunHandle>,
+    pub(in crate::hub) run_id: Option<String>,
     /// The durable attempt; `None` if the run is not durable.
-    pub(super) attempt: Option<DurableAttempt>,
+    pub(in crate::hub) attempt: Option<DurableAttempt>,
 }
 
 /// The data required to start an attempt at a durable run.
-pub(super) struct DurableAttempt {
+pub(in crate::hub) struct DurableAttempt {
     /// The events from the steps that earlier attempts recorded. The first snapshot contains these
     /// events.
-    pub(super) replayed: Vec<Arc<Event>>,
+    pub(in crate::hub) replayed: Vec<Arc<Event>>,
     /// The channel through which the attempt receives the progress of tool calls that are executed
     /// on another worker.
-    pub(super) progress: mpsc::Sender<CallProgress>,
+    pub(in crate::hub) progress: mpsc::Sender<CallProgress>,
 }
 
 /// The progress of a tool call that is executed on a different worker than its run.

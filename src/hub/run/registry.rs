@@ -12,24 +12,24 @@ use tokio::time::Instant;
 
 use crate::agent::{InputReceipt, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::hub::command_inbox::Command;
-use crate::hub::event_log::NotRunning;
-use crate::hub::source::CallProgress;
+use crate::hub::inbox::command_inbox::Command;
+use crate::hub::log::event_log::NotRunning;
+use crate::hub::run::source::CallProgress;
 use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
 /// The part of a run's state that code outside the run's runner can access.
-pub(super) struct RunPlace {
-    pub(super) run: Arc<str>,
-    pub(super) key: String,
-    pub(super) handle: Option<RunHandle>,
+pub(in crate::hub) struct RunPlace {
+    pub(in crate::hub) run: Arc<str>,
+    pub(in crate::hub) key: String,
+    pub(in crate::hub) handle: Option<RunHandle>,
     /// The channel for the progress of calls that run on another worker. `Some` only for an attempt
     /// at a durable run. Such an attempt receives all other commands except interrupts through its
     /// engine.
     progress: Option<Mutex<mpsc::Sender<CallProgress>>>,
     /// Wakes the runner when readers are attached or dropped.
-    pub(super) runner_waker: AtomicWaker,
-    pub(super) task: OnceLock<OwnedTask>,
+    pub(in crate::hub) runner_waker: AtomicWaker,
+    pub(in crate::hub) task: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
     /// Whether the run rejects all commands. Set when the run's events have ended, before any
     /// reader can receive the end of the run.
@@ -42,7 +42,7 @@ pub(super) struct RunPlace {
 }
 
 impl RunPlace {
-    pub(super) fn new(
+    pub(in crate::hub) fn new(
         run: Arc<str>,
         key: String,
         handle: Option<RunHandle>,
@@ -63,14 +63,14 @@ impl RunPlace {
     }
 
     /// Drops the run's task synchronously.
-    pub(super) fn close(&self) {
+    pub(in crate::hub) fn close(&self) {
         if let Some(task) = self.task.get() {
             task.close();
         }
     }
 
     /// Sends a command to the run, which must belong to this process.
-    pub(super) fn send(&self, id: String, command: Command) -> Result<InputReceipt, Error> {
+    pub(in crate::hub) fn send(&self, id: String, command: Command) -> Result<InputReceipt, Error> {
         if self.has_ended() {
             return Err(NotRunning { run: self.run.to_string() }.into());
         }
@@ -80,7 +80,7 @@ impl RunPlace {
     }
 
     /// Applies a command to the run.
-    pub(super) fn apply(&self, id: String, command: Command) -> Result<(), Error> {
+    pub(in crate::hub) fn apply(&self, id: String, command: Command) -> Result<(), Error> {
         let refused = |message: &str| Err(Error::new(ErrorKind::Unsupported, message));
         let Some(handle) = &self.handle else {
             return refused("a stream that is not a run takes no commands");
@@ -107,7 +107,7 @@ impl RunPlace {
 
     /// Interrupts the run, so that its results so far are kept. If the run accepts no commands, or
     /// if another attempt will continue the run, the run is dropped rather than interrupted.
-    pub(super) fn interrupt_or_close(&self) {
+    pub(in crate::hub) fn interrupt_or_close(&self) {
         match &self.handle {
             Some(handle) if self.progress.is_none() => handle.interrupt(),
             Some(_) | None => self.close(),
@@ -115,20 +115,20 @@ impl RunPlace {
     }
 
     /// Rejects all commands from now on, because the run's events have ended.
-    pub(super) fn refuse_commands(&self) {
+    pub(in crate::hub) fn refuse_commands(&self) {
         self.refuses_commands.store(true, Ordering::SeqCst);
     }
 
-    pub(super) fn has_ended(&self) -> bool {
+    pub(in crate::hub) fn has_ended(&self) -> bool {
         self.has_ended.load(Ordering::SeqCst)
     }
 
     /// Returns the run's order number. Later runs have higher numbers.
-    pub(super) fn order(&self) -> u64 {
+    pub(in crate::hub) fn order(&self) -> u64 {
         self.order.load(Ordering::SeqCst)
     }
 
-    pub(super) fn add_reader(&self) -> u64 {
+    pub(in crate::hub) fn add_reader(&self) -> u64 {
         let mut readers = lock_ignoring_poison(&self.readers);
         let id = readers.last_key_value().map_or(0, |(last, _)| last + 1);
         readers.insert(id, Instant::now());
@@ -137,25 +137,25 @@ impl RunPlace {
         id
     }
 
-    pub(super) fn remove_reader(&self, id: u64) {
+    pub(in crate::hub) fn remove_reader(&self, id: u64) {
         lock_ignoring_poison(&self.readers).remove(&id);
         self.runner_waker.wake();
     }
 
-    pub(super) fn reader_count(&self) -> usize {
+    pub(in crate::hub) fn reader_count(&self) -> usize {
         lock_ignoring_poison(&self.readers).len()
     }
 
     /// Returns how long ago the first of the run's current readers was attached, or `None` if the
     /// run has no readers.
-    pub(super) fn oldest_reader(&self) -> Option<Duration> {
+    pub(in crate::hub) fn oldest_reader(&self) -> Option<Duration> {
         lock_ignoring_poison(&self.readers).values().min().map(Instant::elapsed)
     }
 }
 
 /// Tracks a hub's runs, and the tasks that wait for a run to start or end.
 #[derive(Default)]
-pub(super) struct Registry(Mutex<RegistryState>);
+pub(in crate::hub) struct Registry(Mutex<RegistryState>);
 
 #[derive(Default)]
 struct RegistryState {
@@ -192,7 +192,7 @@ impl KeyState {
 }
 
 /// The next run for a reader that reads all of a key's runs.
-pub(super) enum NextRun {
+pub(in crate::hub) enum NextRun {
     /// The next run. It may have ended already, but its log still exists.
     Begun(Arc<RunPlace>),
     /// One or more runs that the reader has not seen have already ended. The number is the order
@@ -237,7 +237,7 @@ impl RegistryState {
 
 impl Registry {
     /// Reserves a key for a run.
-    pub(super) fn reserve(&self, key: &str) -> Result<(), Error> {
+    pub(in crate::hub) fn reserve(&self, key: &str) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(ShuttingDown.into());
@@ -251,7 +251,7 @@ impl Registry {
     }
 
     /// Releases a reserved key without starting a run.
-    pub(super) fn release(&self, key: &str) {
+    pub(in crate::hub) fn release(&self, key: &str) {
         let mut state = self.lock();
         if let Some(key) = state.keys.get_mut(key) {
             key.occupant.take_if(|occupant| matches!(occupant, Occupant::Reserved));
@@ -260,7 +260,7 @@ impl Registry {
     }
 
     /// Stores a run under the key that was reserved for it.
-    pub(super) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
+    pub(in crate::hub) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
         let mut state = self.lock();
         if state.is_closed {
             return Err(ShuttingDown.into());
@@ -284,7 +284,7 @@ impl Registry {
     }
 
     /// Marks the run as ended, and releases its key.
-    pub(super) fn end(&self, place: &RunPlace) {
+    pub(in crate::hub) fn end(&self, place: &RunPlace) {
         if place.has_ended.swap(true, Ordering::SeqCst) {
             return;
         }
@@ -298,7 +298,7 @@ impl Registry {
     }
 
     /// Removes a run after its log has been removed.
-    pub(super) fn forget(&self, place: &RunPlace) {
+    pub(in crate::hub) fn forget(&self, place: &RunPlace) {
         let mut state = self.lock();
         let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
         let forgotten = match state.runs.get(&place.run).is_some_and(is_it) {
@@ -313,7 +313,7 @@ impl Registry {
     }
 
     /// Returns the active run for the key, if any.
-    pub(super) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
         match self.lock().keys.get(key)?.occupant.as_ref()? {
             Occupant::Run(place) => Some(Arc::clone(place)),
             Occupant::Reserved => None,
@@ -321,7 +321,7 @@ impl Registry {
     }
 
     /// Returns the run with this id, if it is the key's last run and its log still exists.
-    pub(super) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
         let state = self.lock();
         let place = state.runs.get(run)?;
         let last = state.keys.get(key)?.last_order;
@@ -330,30 +330,30 @@ impl Registry {
 
     /// Keeps track of the order numbers of a key's runs until [`unfollow`](Self::unfollow) is
     /// called.
-    pub(super) fn follow(&self, key: &str) {
+    pub(in crate::hub) fn follow(&self, key: &str) {
         self.lock().keys.entry(key.to_owned()).or_default().interested += 1;
     }
 
-    pub(super) fn unfollow(&self, key: &str) {
+    pub(in crate::hub) fn unfollow(&self, key: &str) {
         self.lock().lose_interest(key);
     }
 
     /// Returns the order number of the last run for a followed key.
-    pub(super) fn last_order(&self, key: &str) -> u64 {
+    pub(in crate::hub) fn last_order(&self, key: &str) -> u64 {
         self.lock().keys.get(key).map_or(0, |state| state.last_order)
     }
 
     /// Returns the run with this id, if its log still exists.
-    pub(super) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
         self.lock().runs.get(run).cloned()
     }
 
-    pub(super) fn runs(&self) -> Vec<Arc<RunPlace>> {
+    pub(in crate::hub) fn runs(&self) -> Vec<Arc<RunPlace>> {
         self.lock().runs.values().cloned().collect()
     }
 
     /// Closes the registry, so that no new runs start.
-    pub(super) fn close(&self) {
+    pub(in crate::hub) fn close(&self) {
         let mut state = self.lock();
         state.is_closed = true;
         let keys: Vec<String> = state.keys.keys().cloned().collect();
@@ -362,12 +362,12 @@ impl Registry {
         }
     }
 
-    pub(super) fn is_closed(&self) -> bool {
+    pub(in crate::hub) fn is_closed(&self) -> bool {
         self.lock().is_closed
     }
 
     /// Waits until the registry is closed. After that, no more runs can start.
-    pub(super) fn poll_closed(
+    pub(in crate::hub) fn poll_closed(
         &self,
         key: &str,
         waiter: &mut Option<u64>,
@@ -380,7 +380,7 @@ impl Registry {
     }
 
     /// Waits until a run with an order number higher than `seen` has started.
-    pub(super) fn poll_next(
+    pub(in crate::hub) fn poll_next(
         &self,
         key: &str,
         seen: u64,
@@ -403,7 +403,7 @@ impl Registry {
     }
 
     /// Waits until the key is free, and then reserves it for a run.
-    pub(super) fn poll_reserve(
+    pub(in crate::hub) fn poll_reserve(
         &self,
         key: &str,
         waiter: &mut Option<u64>,
@@ -446,7 +446,7 @@ impl Registry {
     }
 
     /// Removes the entry of a waiter that has been dropped.
-    pub(super) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
+    pub(in crate::hub) fn stop_waiting(&self, key: &str, waiter: Option<u64>) {
         let Some(id) = waiter else { return };
         let mut state = self.lock();
         if let Some(entry) = state.keys.get_mut(key) {
@@ -456,7 +456,7 @@ impl Registry {
     }
 
     /// Waits until no run is active.
-    pub(super) fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
+    pub(in crate::hub) fn poll_idle(&self, cx: &mut Context<'_>) -> Poll<()> {
         let mut state = self.lock();
         if state.is_idle() {
             return Poll::Ready(());

@@ -15,7 +15,7 @@ const MAX_CHUNK_LEN: usize = 64;
 /// The list is stored in chunks, and clones share the chunks. Changing an entry copies only the
 /// entry's chunk, and only if a clone shares the chunk.
 #[derive(Clone, Debug, Default)]
-pub(super) struct KeptEvents {
+pub(in crate::hub) struct KeptEvents {
     /// The chunks that contain entries, oldest first.
     chunks: Vec<Arc<Chunk>>,
     /// The number of the next entry.
@@ -26,7 +26,7 @@ pub(super) struct KeptEvents {
 type Chunk = Vec<(u64, Entry)>;
 
 #[derive(Clone, Debug)]
-pub(super) enum Entry {
+pub(in crate::hub) enum Entry {
     Event(Arc<Event>),
     /// Consecutive deltas with the same key, merged into one.
     Delta {
@@ -37,10 +37,10 @@ pub(super) enum Entry {
 }
 
 /// The ids and names of the calls that lead to a sub-agent, starting with the outermost call.
-pub(super) type Parents = Arc<[(String, String)]>;
+pub(in crate::hub) type Parents = Arc<[(String, String)]>;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum DeltaKey {
+pub(in crate::hub) enum DeltaKey {
     Text(u32),
     Refusal(u32),
     Reasoning(u32, ReasoningKind),
@@ -49,7 +49,7 @@ pub(super) enum DeltaKey {
 
 impl KeptEvents {
     /// Adds an entry, and returns its number.
-    pub(super) fn push(&mut self, entry: Entry) -> u64 {
+    pub(in crate::hub) fn push(&mut self, entry: Entry) -> u64 {
         let number = self.next;
         self.next += 1;
         match self.chunks.last_mut() {
@@ -59,17 +59,17 @@ impl KeptEvents {
         number
     }
 
-    pub(super) fn get(&self, number: u64) -> Option<&Entry> {
+    pub(in crate::hub) fn get(&self, number: u64) -> Option<&Entry> {
         let (chunk, at) = self.position(number)?;
         self.chunks[chunk].get(at).map(|(_, entry)| entry)
     }
 
-    pub(super) fn get_mut(&mut self, number: u64) -> Option<&mut Entry> {
+    pub(in crate::hub) fn get_mut(&mut self, number: u64) -> Option<&mut Entry> {
         let (chunk, at) = self.position(number)?;
         Arc::make_mut(&mut self.chunks[chunk]).get_mut(at).map(|(_, entry)| entry)
     }
 
-    pub(super) fn remove(&mut self, number: u64) {
+    pub(in crate::hub) fn remove(&mut self, number: u64) {
         let Some((at_chunk, at)) = self.position(number) else { return };
         let chunk = Arc::make_mut(&mut self.chunks[at_chunk]);
         chunk.remove(at);
@@ -78,7 +78,7 @@ impl KeptEvents {
         }
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = &Entry> {
+    pub(in crate::hub) fn iter(&self) -> impl Iterator<Item = &Entry> {
         self.chunks.iter().flat_map(|chunk| chunk.iter().map(|(_, entry)| entry))
     }
 
@@ -93,13 +93,13 @@ impl KeptEvents {
 
 /// A list of events, which is built from the kept entries when it is first read.
 #[derive(Clone, Default)]
-pub(super) struct EventList {
+pub(in crate::hub) struct EventList {
     stored: KeptEvents,
     list: OnceLock<Vec<Arc<Event>>>,
 }
 
 impl EventList {
-    pub(super) fn as_slice(&self) -> &[Arc<Event>] {
+    pub(in crate::hub) fn as_slice(&self) -> &[Arc<Event>] {
         self.list.get_or_init(|| self.stored.iter().map(Entry::to_event).collect())
     }
 }
@@ -125,7 +125,7 @@ impl fmt::Debug for EventList {
 impl Entry {
     /// Returns whether the entry belongs to the same content block as a delta with this key. A
     /// delta can be merged only into the newest entry of its block.
-    pub(super) fn is_of_block(&self, key: &DeltaKey) -> bool {
+    pub(in crate::hub) fn is_of_block(&self, key: &DeltaKey) -> bool {
         match (self, key) {
             (Self::Delta { key: other, .. }, _) => match (other, key) {
                 (
@@ -147,7 +147,7 @@ impl Entry {
 
     /// Returns the turn event in this entry, if any, whether it comes from the run or from a
     /// sub-agent.
-    pub(super) fn turn_event(&self) -> Option<&TurnEvent> {
+    pub(in crate::hub) fn turn_event(&self) -> Option<&TurnEvent> {
         let Self::Event(event) = self else { return None };
         let mut inner: &Event = event;
         loop {

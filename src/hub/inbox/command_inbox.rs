@@ -5,7 +5,7 @@ use futures::stream::BoxStream;
 
 use crate::agent::{InputReceipt, RefusedInput, RunHandle};
 use crate::error::{Error, ErrorKind};
-use crate::hub::event_log::NotRunning;
+use crate::hub::log::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
 use crate::tool::Verdict;
 
@@ -103,7 +103,7 @@ impl SentCommand {
 
     /// Applies the command to a run by calling `apply`, and passes the result to the command's
     /// sender.
-    pub(super) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
+    pub(in crate::hub) fn apply_by(self, apply: impl FnOnce(String, Command) -> Result<(), Error>) {
         (self.answer)(apply(self.id, self.command));
     }
 }

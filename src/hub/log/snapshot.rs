@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
-use crate::hub::kept_events::{EventList, KeptEvents};
+use crate::hub::log::kept_events::{EventList, KeptEvents};
 use crate::item::{History, PendingCall};
 use crate::journal::Journal;
 use crate::session::{Session, SessionState};
@@ -25,7 +25,7 @@ pub struct Snapshot {
 }
 
 impl Snapshot {
-    pub(super) fn of_run(
+    pub(in crate::hub) fn of_run(
         run: &Arc<str>,
         start: &History,
         starts_at: Option<u64>,

@@ -9,7 +9,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use crate::error::{Error, ErrorKind};
 use crate::hub::EventNumber;
 use crate::hub::backend::RunLog;
-use crate::hub::event_log::{EventLog, LogEntry, LogStats, NotRunning, StaleEpoch};
+use crate::hub::log::event_log::{EventLog, LogEntry, LogStats, NotRunning, StaleEpoch};
 use crate::hub::settings::SlowReaders;
 use crate::lock::lock_ignoring_poison;
 

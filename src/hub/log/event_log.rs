@@ -7,7 +7,7 @@ use futures::stream::BoxStream;
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::hub::run_directory::RunDirectory;
+use crate::hub::run::run_directory::RunDirectory;
 use crate::hub::{EventNumber, Snapshot};
 
 /// An entry in a run's log.

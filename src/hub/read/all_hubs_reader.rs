@@ -12,10 +12,10 @@ use tokio::time::Instant;
 
 use crate::env::Deadline;
 use crate::error::Error;
-use crate::hub::event_log::{LogUnavailable, NotRunning, RunLost, TooSlow};
-use crate::hub::logs::Logs;
-use crate::hub::reader::HubEvent;
-use crate::hub::run_directory::{AnnouncedRun, RunDirectory};
+use crate::hub::log::event_log::{LogUnavailable, NotRunning, RunLost, TooSlow};
+use crate::hub::log::logs::Logs;
+use crate::hub::read::reader::HubEvent;
+use crate::hub::run::run_directory::{AnnouncedRun, RunDirectory};
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
@@ -67,7 +67,7 @@ fn is_gone(error: &Error, is_own: bool) -> bool {
 }
 
 /// Reads a session across all of its runs in all hubs.
-pub(super) fn read_all_hubs(
+pub(in crate::hub) fn read_all_hubs(
     logs: Logs,
     directory: Arc<dyn RunDirectory>,
     session: Session,

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
-use crate::hub::kept_events::{DeltaKey, Entry, KeptEvents, Parents};
+use crate::hub::log::kept_events::{DeltaKey, Entry, KeptEvents, Parents};
 use crate::item::ToolResult;
 use crate::turn::{Text, TurnEvent};
 
@@ -12,7 +12,7 @@ use crate::turn::{Text, TurnEvent};
 /// of complete turns are dropped, and only the last progress event of each call is kept. Applying
 /// the remaining events gives the same result as applying all events.
 #[derive(Debug, Default)]
-pub(super) struct CompactEvents {
+pub(in crate::hub) struct CompactEvents {
     stored: KeptEvents,
     /// The lane of the run itself.
     root: Lane,
@@ -33,7 +33,7 @@ struct Lane {
 }
 
 impl CompactEvents {
-    pub(super) fn observe(&mut self, event: &Arc<Event>) {
+    pub(in crate::hub) fn observe(&mut self, event: &Arc<Event>) {
         let (mut lane, mut inner) = (&mut self.root, &**event);
         while let Event::Nested { call_id, name, event }
         | Event::Tool(ToolEvent::Nested { call_id, name, event }) = inner
@@ -46,7 +46,7 @@ impl CompactEvents {
 
     /// Returns the remaining events. The returned value shares them with this value, and is not
     /// changed by further events.
-    pub(super) fn kept_events(&self) -> KeptEvents {
+    pub(in crate::hub) fn kept_events(&self) -> KeptEvents {
         self.stored.clone()
     }
 }

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use crate::event::Event;
-use crate::hub::compact_events::CompactEvents;
-use crate::hub::event_log::{LogContent, LogEntry};
+use crate::hub::log::compact_events::CompactEvents;
+use crate::hub::log::event_log::{LogContent, LogEntry};
 use crate::hub::{EventNumber, Snapshot};
 use crate::item::History;
 use crate::turn::TurnEvent;

@@ -12,7 +12,7 @@ use crate::agent::{InputReceipt, queued_bytes};
 use crate::error::{Error, ErrorKind};
 use crate::hub::NotRunning;
 use crate::hub::backend::command_to_json;
-use crate::hub::command_inbox::{Command, CommandInbox, SentCommand};
+use crate::hub::inbox::command_inbox::{Command, CommandInbox, SentCommand};
 use crate::lock::lock_ignoring_poison;
 
 /// The maximum number of commands that can be queued for a busy run.

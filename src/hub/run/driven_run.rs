@@ -7,9 +7,9 @@ use futures::stream::{BoxStream, StreamExt};
 
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
-use crate::hub::command_inbox::{CommandInbox, SentCommand};
-use crate::hub::event_log::LogContent;
-use crate::hub::registry::RunPlace;
+use crate::hub::inbox::command_inbox::{CommandInbox, SentCommand};
+use crate::hub::log::event_log::LogContent;
+use crate::hub::run::registry::RunPlace;
 
 /// A run and its commands. The run's commands are received until the runner has written the run's
 /// end, but a run that has ended refuses them.

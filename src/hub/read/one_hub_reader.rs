@@ -9,14 +9,14 @@ use futures::future::BoxFuture;
 use futures::stream::{Stream, StreamExt};
 
 use crate::error::Error;
-use crate::hub::logs::Logs;
-use crate::hub::reader::{HubEvent, Reader};
-use crate::hub::registry::NextRun;
+use crate::hub::log::logs::Logs;
+use crate::hub::read::reader::{HubEvent, Reader};
+use crate::hub::run::registry::NextRun;
 use crate::hub::{EventNumber, Snapshot};
 use crate::session::Session;
 
 /// Reads a session across all of its runs in a single hub.
-pub(super) struct OneHubReader {
+pub(in crate::hub) struct OneHubReader {
     logs: Logs,
     session: Session,
     state: ReadState,
@@ -38,7 +38,7 @@ enum ReadState {
 }
 
 impl OneHubReader {
-    pub(super) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
+    pub(in crate::hub) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
         logs.registry().follow(session.id());
         Self { logs, session, state: ReadState::New(after), seen: 0, waiter: None }
     }

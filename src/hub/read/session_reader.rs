@@ -7,10 +7,10 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::error::Error;
 use crate::hub::EventNumber;
-use crate::hub::all_hubs_reader::read_all_hubs;
-use crate::hub::logs::Logs;
-use crate::hub::one_hub_reader::OneHubReader;
-use crate::hub::reader::HubEvent;
+use crate::hub::log::logs::Logs;
+use crate::hub::read::all_hubs_reader::read_all_hubs;
+use crate::hub::read::one_hub_reader::OneHubReader;
+use crate::hub::read::reader::HubEvent;
 use crate::session::Session;
 
 /// Reads a session across its runs: the active run, and all runs that start later. If the hub's log
@@ -38,7 +38,7 @@ pub struct SessionReader {
 }
 
 impl SessionReader {
-    pub(super) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
+    pub(in crate::hub) fn new(logs: Logs, session: Session, after: Option<EventNumber>) -> Self {
         let of = session.clone();
         let events = match logs.directory() {
             Some(directory) => read_all_hubs(logs, directory, session, after),

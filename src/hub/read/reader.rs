@@ -8,8 +8,8 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::hub::event_log::{LogContent, LogEntry};
-use crate::hub::registry::RunPlace;
+use crate::hub::log::event_log::{LogContent, LogEntry};
+use crate::hub::run::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
 /// An item yielded by a reader.
@@ -83,7 +83,7 @@ pub struct Reader {
 }
 
 impl Reader {
-    pub(super) fn new(
+    pub(in crate::hub) fn new(
         run: Arc<str>,
         entries: BoxStream<'static, Result<LogEntry, Error>>,
         place: Option<Arc<RunPlace>>,
@@ -102,7 +102,7 @@ impl Reader {
 
     /// Returns the run's position in the order in which the hub's runs were started; see
     /// [`RunPlace::order`].
-    pub(super) fn order(&self) -> u64 {
+    pub(in crate::hub) fn order(&self) -> u64 {
         self.place.as_ref().map_or(0, |(place, _)| place.order())
     }
 

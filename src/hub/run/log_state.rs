@@ -4,7 +4,7 @@ use std::task::{Context, Poll};
 use std::time::Duration;
 
 use crate::env::Deadline;
-use crate::hub::event_log::LogContent;
+use crate::hub::log::event_log::LogContent;
 
 /// The initial delay between two attempts to reach an unavailable log. The delay doubles after each
 /// attempt, up to [`LAST_RETRY`].

@@ -1,0 +1,9 @@
+//! The log of a run: its entries and their numbers, and what a log keeps of them.
+
+pub(in crate::hub) mod compact_events;
+pub(in crate::hub) mod event_log;
+pub(in crate::hub) mod event_number;
+pub(in crate::hub) mod kept_events;
+pub(in crate::hub) mod logs;
+pub(in crate::hub) mod memory_log;
+pub(in crate::hub) mod snapshot;
