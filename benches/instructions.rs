@@ -38,7 +38,6 @@ use turnstream::provider::{
 use turnstream::replay::Recorder;
 use turnstream::session::{JsonLinesStore, MemoryStore, Store};
 use turnstream::stream::{TurnStream, seal};
-use turnstream::testing::{Answer, Wire};
 use turnstream::turn::TurnEvent;
 use turnstream::ui::ClientLimits;
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
@@ -48,6 +47,7 @@ use turnstream::{
     Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
 };
 use turnstream_sqlite::SqliteStore;
+use turnstream_testing::{Answer, Wire};
 
 use self::scenarios::SCENARIOS;
 

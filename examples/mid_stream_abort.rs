@@ -13,8 +13,8 @@ use std::error::Error;
 use futures::StreamExt;
 use serde_json::json;
 use turnstream::provider::{Anthropic, Reply};
-use turnstream::testing::ModelServer;
 use turnstream::{Agent, Event, History, Run, Tool, TurnEvent};
+use turnstream_testing::ModelServer;
 
 const STOP_WORD: &str = "password";
 

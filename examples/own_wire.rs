@@ -7,10 +7,10 @@ use turnstream::framing::{Frame, FrameReader};
 use turnstream::item::{Content, ItemKind, StopReason};
 use turnstream::provider::{Decode, Destination, EncodedRequest, FrameOutcome, HttpProvider, Wire};
 use turnstream::request::unsupported_error;
-use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::TurnBuilder;
 use turnstream::{Agent, Error, Request};
+use turnstream_testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 
 const PROVIDER_NAME: &str = "quillworks";
 

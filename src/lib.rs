@@ -88,7 +88,6 @@
 //! | 9 | [`session`] | histories that are stored as they grow |
 //! | | [`replay`] | runs that are recorded and replayed |
 //! | | [`task`] | a stream that runs in its own task |
-//! | | [`testing`] | a loopback server that sends scripted responses in a provider's format, and a scripted MCP server |
 //! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
 //! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, computed from the run's events |
 //! | | [`context`] | token estimates, and ways to shorten a history |
@@ -108,7 +107,7 @@
 //!
 //! | topic | pages |
 //! |---|---|
-//! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from), [testing](guide::testing) |
+//! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from) |
 //! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
 //! | models and tools | [providers](guide::providers), [tools](guide::tools), [your own extensions](guide::extending) |
 //! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
@@ -135,7 +134,6 @@
 //! | `native-tls` | | TLS through the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
-//! | `testing` | | a loopback server for tests (based on `tokio::net`), a scripted MCP server, and test suites for providers, session stores and durable engines |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
 //! else: the loop, the turn, the tools, the agent, the scripted model, sessions, the hub, front
@@ -152,6 +150,7 @@
 //! | `turnstream-postgres` | sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |
+//! | `turnstream-testing` | servers and test suites for tests: a model server and an MCP server on the loopback device, and suites for providers, stores, event logs and engines |
 //! | `turnstream-cli` | the program `turnstream`: an agent for the command line |
 //!
 //! [`TurnEvent`]: turn::TurnEvent
@@ -160,8 +159,6 @@
 //! [`durable`]: mod@durable
 //! [`hub`]: mod@hub
 //! [`task`]: mod@task
-#![cfg_attr(feature = "testing", doc = "[`testing`]: mod@testing")]
-#![cfg_attr(not(feature = "testing"), doc = "[`testing`]: #features")]
 //! [`ui`]: mod@ui
 // Without the default features, links to the items of those features have no target.
 #![cfg_attr(
@@ -196,8 +193,6 @@ mod small_map;
 pub mod sse;
 pub mod stream;
 pub mod task;
-#[cfg(feature = "testing")]
-pub mod testing;
 pub mod tool;
 pub mod trace;
 pub mod turn;

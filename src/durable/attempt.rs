@@ -35,8 +35,9 @@ const MAX_EVENTS_PER_POLL: usize = 64;
 ///
 /// ```
 /// use turnstream::Agent;
-/// use turnstream::durable::{Attempt, MemoryEngine};
+/// use turnstream::durable::Attempt;
 /// use turnstream::provider::Scripted;
+/// use turnstream_testing::durable_suite::MemoryEngine;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {

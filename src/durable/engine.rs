@@ -47,9 +47,8 @@ pub trait StepRunner: Send {
 /// to make another attempt. Use [`is_attempt_lost`](crate::durable::is_attempt_lost) to determine
 /// whether an error calls for another attempt.
 ///
-/// [`MemoryEngine`](crate::durable::MemoryEngine) is an engine for tests. The package
-/// `turnstream-restate` contains an engine for Restate. To test an engine, use `durable::suite`,
-/// which requires the `testing` feature.
+/// The package `turnstream-restate` contains an engine for Restate. The crate `turnstream-testing`
+/// contains an engine in memory for tests, and `durable_suite!`, which tests an engine.
 pub trait Engine: StepRunner {
     /// Takes all commands from the session's queue, in order of arrival. Each command is returned
     /// only once.

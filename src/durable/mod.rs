@@ -8,9 +8,10 @@
 //!
 //! ```
 //! use turnstream::Agent;
-//! use turnstream::durable::{Attempt, MemoryEngine};
+//! use turnstream::durable::Attempt;
 //! use turnstream::provider::Scripted;
 //! use turnstream::session::restore_history;
+//! use turnstream_testing::durable_suite::MemoryEngine;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), turnstream::Error> {
@@ -22,7 +23,7 @@
 //! # }
 //! ```
 //!
-//! [`MemoryEngine`] is for tests. The package `turnstream-restate` contains the engine, the worker
+//! The engine of this example is for tests. The package `turnstream-restate` contains the engine, the worker
 //! and the client for [Restate](https://restate.dev). The guide explains when you need a durable
 //! engine: [from one process to many machines](crate::guide::many_machines).
 //!
@@ -112,7 +113,7 @@
 //! # An engine of your own
 //!
 //! To write your own engine, implement [`StepRunner`] and [`Engine`], and test both implementations
-//! with `durable::suite`, which requires the `testing` feature. A later attempt calls the same
+//! with `durable_suite!` in the crate `turnstream-testing`. A later attempt calls the same
 //! operations with the same arguments, byte for byte, so an engine may compare the arguments.
 //!
 //! In addition to the steps of its runs, an engine stores the entries of each session, its status,
@@ -126,21 +127,13 @@ mod attempt;
 mod bridge;
 mod call_link;
 mod engine;
-#[cfg(feature = "testing")]
-mod faulty_engine;
 mod journaled_world;
-mod memory_engine;
 mod publisher;
 mod step_record;
 pub mod storage;
-#[cfg(feature = "testing")]
-pub mod suite;
 mod tool_call;
 
 pub use attempt::Attempt;
 pub use engine::{
     AttemptLost, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
-#[cfg(feature = "testing")]
-pub use faulty_engine::{FaultyEngine, Loss, LossMoment, LossPlan};
-pub use memory_engine::MemoryEngine;

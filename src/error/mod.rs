@@ -18,7 +18,7 @@ mod source_chain;
 
 pub use detail::{AuthProblem, ContextLimits, RateLimitScope};
 pub use error::Error;
-#[cfg(any(feature = "http", feature = "testing"))]
+#[cfg(feature = "http")]
 pub(crate) use error::source_chain;
 pub use kind::ErrorKind;
 pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};

@@ -26,7 +26,6 @@
 //! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
 //! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
 //! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example for each |
-//! | [Testing your agent](testing) | scripted models, a loopback server and test suites, all without an API key |
 //! | [Performance](performance) | the cost of a token and of a turn |
 //!
 //! # Around a run
@@ -48,7 +47,7 @@
 //! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same program in each of these libraries and in this crate |
 //! | [What it does not do](not_included) | features that the crate does not have, and what to use instead |
 #![cfg_attr(
-    not(all(feature = "http", feature = "schemars", feature = "testing")),
+    not(all(feature = "http", feature = "schemars")),
     allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")
 )]
 
@@ -101,10 +100,7 @@ pub mod own_loop {}
 pub mod tools {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(
-    all(feature = "schemars", feature = "testing"),
-    doc = include_str!("media.md")
-)]
+#[cfg_attr(feature = "schemars", doc = include_str!("media.md"))]
 pub mod media {}
 
 #[doc = include_str!("links.md")]
@@ -120,12 +116,8 @@ pub mod defaults {}
 pub mod cancellation {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("extending.md"))]
+#[cfg_attr(feature = "http", doc = include_str!("extending.md"))]
 pub mod extending {}
-
-#[doc = include_str!("links.md")]
-#[cfg_attr(all(feature = "http", feature = "testing"), doc = include_str!("testing.md"))]
-pub mod testing {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("performance.md")]

@@ -278,6 +278,9 @@ impl SelectedVendor {
 
 #[cfg(test)]
 mod tests {
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::net::TcpListener;
+
     use super::*;
 
     fn env(set: &'static [(&str, &str)]) -> impl Fn(&str) -> Option<String> {
@@ -322,15 +325,34 @@ mod tests {
         check("ollama:qwen3:8b", "ollama", "qwen3:8b");
     }
 
-    #[cfg(feature = "testing")]
+    /// Answers requests with an error, and returns their bodies.
+    fn receive_bodies(listener: &TcpListener, count: usize) -> Vec<Vec<u8>> {
+        let receive = |_| {
+            let mut request = BufReader::new(listener.accept().unwrap().0);
+            let lines = request.by_ref().lines().map(Result::unwrap);
+            let mut length = 0;
+            for line in lines.take_while(|line| !line.is_empty()) {
+                if let Some(value) = line.to_ascii_lowercase().strip_prefix("content-length: ") {
+                    length = value.parse().unwrap();
+                }
+            }
+            let mut body = vec![0; length];
+            request.read_exact(&mut body).unwrap();
+            let refusal = b"HTTP/1.1 400 \r\ncontent-length: 0\r\nconnection: close\r\n\r\n";
+            request.get_mut().write_all(refusal).unwrap();
+            body
+        };
+        (0..count).map(receive).collect()
+    }
+
     #[tokio::test]
     async fn openai_with_a_custom_base_url_uses_the_compatible_dialect() {
-        use crate::testing::http::{HttpResponse, LoopbackServer};
         use crate::{History, Item, Request};
         use futures::StreamExt;
 
-        let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
-        let url = format!("{}/v1", server.url());
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let url = format!("http://{}/v1", listener.local_addr().unwrap());
+        let received = tokio::task::spawn_blocking(move || receive_bodies(&listener, 3));
         let env = |name: &str| match name {
             "OPENAI_API_KEY" => Some("o".to_owned()),
             "OPENAI_BASE_URL" => Some(url.clone()),
@@ -347,8 +369,8 @@ mod tests {
         ] {
             provider.stream_turn(request.clone()).collect::<Vec<_>>().await;
         }
-        let bodies: Vec<_> = server.requests().into_iter().map(|request| request.body).collect();
-        assert_eq!(bodies.len(), 3);
+        let bodies = received.await.unwrap();
+        assert!(!bodies[0].is_empty());
         assert_eq!((&bodies[0], &bodies[0]), (&bodies[1], &bodies[2]));
     }
 

@@ -46,7 +46,7 @@ mod circuit_breaker;
 mod closure_providers;
 #[cfg(feature = "http")]
 mod cloud_endpoints;
-pub(crate) mod content_delta;
+mod content_delta;
 mod decode;
 mod effort_names;
 mod encode_context;
@@ -73,8 +73,7 @@ mod provider_items;
 mod retry;
 mod schema;
 mod scripted;
-#[cfg(feature = "testing")]
-pub(crate) mod server;
+pub mod server;
 mod should_fall_back;
 mod turn_ending;
 mod unsupported_part;
@@ -104,9 +103,7 @@ pub use openai_chat::OpenAiChat;
 pub use openai_responses::OpenAiResponses;
 pub(crate) use provider_items::{is_model_output, unanswered_client_call, without_reasoning};
 pub use retry::{Backoff, Retry};
-#[cfg(feature = "testing")]
-pub(crate) use scripted::ReplyStep;
-pub use scripted::{Reply, Scripted};
+pub use scripted::{Reply, ReplyStep, Scripted};
 pub(crate) use should_fall_back::should_fall_back;
 pub(crate) use unsupported_part::omitted_part_text;
 
@@ -122,8 +119,8 @@ use crate::stream::TurnStream;
 /// [`from_stream`] or [`from_poll_fn`], you can write your own provider in ten lines. For another
 /// HTTP protocol, use an `HttpProvider` with your own `Wire`.
 ///
-/// With the `testing` feature, `testing::provider_suite` checks whether a provider that
-/// communicates with a server follows all the rules of this trait.
+/// `provider_suite!` in the crate `turnstream-testing` checks whether a provider that communicates
+/// with a server follows all the rules of this trait.
 pub trait Provider: Send + Sync {
     /// Sends the request and streams the model's turn, which obeys the rules of
     /// [`seal`](crate::stream::seal). The request is sent to the model that it names, or else to

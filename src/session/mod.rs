@@ -27,8 +27,6 @@ mod session;
 mod session_run;
 mod settle_entries;
 mod store;
-#[cfg(feature = "testing")]
-pub mod suite;
 
 pub use entry::Entry;
 pub use json_lines::JsonLinesStore;

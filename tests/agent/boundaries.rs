@@ -17,12 +17,12 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Usage};
 
-use crate::support::cases;
-use crate::support::random_agent::with_note_and_stop_hooks;
-use crate::support::replays;
-use crate::support::seeded_random::Dice;
-use crate::support::seeds;
-use crate::support::tools::spec;
+use turnstream_test_support::cases;
+use turnstream_test_support::random_agent::with_note_and_stop_hooks;
+use turnstream_test_support::replays;
+use turnstream_test_support::seeded_random::Dice;
+use turnstream_test_support::seeds;
+use turnstream_test_support::tools::spec;
 
 fn error_of_kind(kind: ErrorKind) -> Error {
     Error::new(kind, "it failed")

@@ -10,11 +10,15 @@ use turnstream::context::{
     was_reactively_compacted,
 };
 use turnstream::item::{ItemFlag, Part, ProviderData, RawJson};
-use turnstream::testing::{Wire, lint};
 use turnstream::{ErrorKind, History, Item};
+use turnstream_testing::{Wire, lint};
 
-use crate::support::compaction::{as_stop_turn_end, encode_history, look_call, with_provider_data};
-use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
+use turnstream_test_support::compaction::{
+    as_stop_turn_end, encode_history, look_call, with_provider_data,
+};
+use turnstream_test_support::items::{
+    apply_compaction, history_of, look_result, look_turn, session_items,
+};
 
 const COMPACTION_NOTE: &str =
     "The conversation up to here was shortened to fit the context window.";

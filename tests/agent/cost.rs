@@ -8,7 +8,7 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Usage};
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
 
 const TURN_USAGE: Usage = Usage {
     input_tokens: 1_000,

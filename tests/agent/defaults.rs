@@ -17,9 +17,9 @@ use turnstream::request::Options;
 use turnstream::stream::TurnStreamExt;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Tool, tool};
 
-use crate::support::providers::user_request;
-use crate::support::runs::reply_calling;
-use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
+use turnstream_test_support::providers::user_request;
+use turnstream_test_support::runs::reply_calling;
+use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, spec};
 
 /// The guide's tables: each limit and its default.
 fn documented_defaults() -> BTreeMap<&'static str, &'static str> {

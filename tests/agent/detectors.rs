@@ -15,8 +15,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext};
 use turnstream::{Agent, Item, Outcome, Usage};
 
-use crate::support::runs::limits_with_max_turns;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::spec;
 
 /// A tool with the effects that its arguments name: `changed`, `created`, `sent` (targets), `check`
 /// (`[command, code, complaint]`), `fails`.

@@ -21,8 +21,8 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, History, Outcome, Request, Run, TurnEvent, TurnStreamExt, Usage,
 };
 
-use crate::support::runs::{limits_with_max_turns, push_event};
-use crate::support::tools::{constant_tool, spec};
+use turnstream_test_support::runs::{limits_with_max_turns, push_event};
+use turnstream_test_support::tools::{constant_tool, spec};
 
 fn uncounted_tool() -> Tool {
     constant_tool("t", "done")

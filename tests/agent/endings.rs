@@ -12,8 +12,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Toolkit, Usage};
 
-use crate::support::runs::limits_with_max_turns;
-use crate::support::tools::uncounted_tool;
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::uncounted_tool;
 
 const TURN_USAGE: Usage = Usage {
     input_tokens: 10,

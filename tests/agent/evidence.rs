@@ -18,8 +18,8 @@ use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome};
 
 use futures::StreamExt;
 
-use crate::support::runs::limits_with_max_turns;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::spec;
 
 /// A tool that changes a file.
 fn edit_tool() -> Tool {

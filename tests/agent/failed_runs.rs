@@ -18,10 +18,10 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Request, Run, RunHandle,
 };
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::providers::error_of_kind;
-use crate::support::runs::{limits_with_max_turns, reply_calling_t};
-use crate::support::tools::uncounted_tool;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::providers::error_of_kind;
+use turnstream_test_support::runs::{limits_with_max_turns, reply_calling_t};
+use turnstream_test_support::tools::uncounted_tool;
 
 /// An agent whose second request is refused.
 fn agent_with_failing_request() -> Agent {

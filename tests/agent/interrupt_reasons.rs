@@ -14,9 +14,9 @@ use turnstream::stream::Step;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Run};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::runs::{is_tool_started, pull_until};
-use crate::support::tools::spec;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::runs::{is_tool_started, pull_until};
+use turnstream_test_support::tools::spec;
 
 /// An agent whose first turn is this reply, and whose tool `t` never ends.
 fn agent_with_first_reply(first: Reply) -> (Agent, Scripted) {

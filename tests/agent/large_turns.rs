@@ -15,14 +15,14 @@ use turnstream::provider::{
 use turnstream::replay::{Record, Replay};
 use turnstream::sse::Frame;
 use turnstream::stream::{TurnStream, TurnStreamExt, seal};
-use turnstream::testing::Wire;
 use turnstream::turn::{StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Error, ErrorKind, History, Request, Usage};
+use turnstream_testing::Wire;
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::models::WireProvider;
-use crate::support::providers::{usage_with_output, user_request};
-use crate::support::runs::{limits_without_retries, test_agent};
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::providers::{usage_with_output, user_request};
+use turnstream_test_support::runs::{limits_without_retries, test_agent};
 
 const MAX_TURN_BYTES: usize = 1000;
 

@@ -62,8 +62,6 @@ mod run_data;
 mod structured_output;
 mod sub_agents;
 mod subagent_results;
-#[path = "../support/mod.rs"]
-mod support;
 mod suspended_sub_agents;
 mod time_limits;
 mod tombstones;

@@ -23,11 +23,11 @@ use turnstream::stream::Step;
 use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 
-use crate::support::runs::{
+use turnstream_test_support::runs::{
     check_outcome, collect_rest, final_outcome, limits_without_retries, pull_ready, pull_until,
     reply_calling, scripted_agent, test_agent,
 };
-use crate::support::tools::{
+use turnstream_test_support::tools::{
     CountGuard, Counter, counted_tool, nap_tool, ok_tool, reply_calling_nap,
 };
 

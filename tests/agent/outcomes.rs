@@ -17,9 +17,9 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Run, RunHandle};
 
-use crate::support::runs::{limits_with_max_turns, limits_without_retries};
-use crate::support::tools::spec;
-use crate::support::tools::uncounted_tool;
+use turnstream_test_support::runs::{limits_with_max_turns, limits_without_retries};
+use turnstream_test_support::tools::spec;
+use turnstream_test_support::tools::uncounted_tool;
 
 fn scripted_agent(replies: impl IntoIterator<Item = Reply>) -> (Agent, Scripted) {
     let model = Scripted::new(replies);

@@ -11,8 +11,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, History, Item};
 
-use crate::support::runs::result_summaries;
-use crate::support::tools::{Counter, ok_tool, spec};
+use turnstream_test_support::runs::result_summaries;
+use turnstream_test_support::tools::{Counter, ok_tool, spec};
 
 fn through_json(history: &History) -> History {
     serde_json::from_str(&serde_json::to_string(history).unwrap()).unwrap()

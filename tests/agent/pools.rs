@@ -19,9 +19,11 @@ use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
 
-use crate::support::runs::{pull_until, reply_calling, reply_calling_t, result_kinds, test_agent};
-use crate::support::tools::{Counter, counted_tool, ok_tool, spec};
-use crate::support::world::finish_run;
+use turnstream_test_support::runs::{
+    pull_until, reply_calling, reply_calling_t, result_kinds, test_agent,
+};
+use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, spec};
+use turnstream_test_support::world::finish_run;
 
 const SECOND: Duration = Duration::from_secs(1);
 

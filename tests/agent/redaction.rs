@@ -14,10 +14,12 @@ use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{Tool, ToolContext, ToolUpdate};
 use turnstream::{Agent, Event, Journal};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::runs::{is_tool_started, pull_ready, pull_until, reply_calling, test_agent};
-use crate::support::tools::{pending_tool, spec};
-use crate::support::world::finish_run;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::runs::{
+    is_tool_started, pull_ready, pull_until, reply_calling, test_agent,
+};
+use turnstream_test_support::tools::{pending_tool, spec};
+use turnstream_test_support::world::finish_run;
 
 const SECRET: &str = "hunter2";
 
@@ -84,7 +86,8 @@ async fn the_evidence_of_a_dropped_call_is_redacted() {
         std::future::pending::<String>().await
     });
     let model = Scripted::new([reply_calling("c", "t").call_raw("d", "slow", "{}")]);
-    let tools = [drops.unwrap(), pending_tool("slow", &crate::support::tools::Counter::default())];
+    let tools =
+        [drops.unwrap(), pending_tool("slow", &turnstream_test_support::tools::Counter::default())];
     let agent = test_agent(model).with_tools(tools);
     let agent = agent.with_hook(hook::redact_evidence(|_, _, evidence| mask_secret(evidence)));
     let mut run = agent.run("go");

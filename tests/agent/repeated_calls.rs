@@ -11,9 +11,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, Outcome};
 
-use crate::support::replays;
-use crate::support::runs::{collect_rest, result_summaries};
-use crate::support::tools::spec;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{collect_rest, result_summaries};
+use turnstream_test_support::tools::spec;
 
 /// A tool that always returns the same result.
 fn constant_tool(name: &str) -> Tool {

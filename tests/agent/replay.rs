@@ -19,9 +19,9 @@ use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, Toolkit};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::runs::limits_with_max_turns;
-use crate::support::tools::spec;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::spec;
 
 /// A tool that counts its executions.
 fn counting_tool(name: &str, ran: &Arc<Mutex<u32>>) -> Tool {

@@ -10,9 +10,9 @@ use turnstream::event::{EndReason, Transition};
 use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::{Agent, ErrorKind, Event, TurnEvent, Usage};
 
-use crate::support::providers::error_of_kind;
-use crate::support::runs::{limits_with_max_turns, test_agent};
-use crate::support::world::{FinishedRun, finish_run};
+use turnstream_test_support::providers::error_of_kind;
+use turnstream_test_support::runs::{limits_with_max_turns, test_agent};
+use turnstream_test_support::world::{FinishedRun, finish_run};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -7,8 +7,8 @@ use turnstream::session::{MemoryStore, Session};
 use turnstream::tool::{RunData, Tool, Verdict};
 use turnstream::{Agent, Item};
 
-use crate::support::runs::{reply_calling, test_agent};
-use crate::support::tools::spec;
+use turnstream_test_support::runs::{reply_calling, test_agent};
+use turnstream_test_support::tools::spec;
 
 struct UserName(&'static str);
 

@@ -13,17 +13,17 @@ use turnstream::provider::{Provider, Reply, Scripted};
 #[cfg(feature = "schemars")]
 use turnstream::request::{Cache, Options, Output};
 use turnstream::stream::{JsonLine, LineError};
-#[cfg(feature = "schemars")]
-use turnstream::testing::Wire;
 use turnstream::turn::{ParseError, StopReason};
 use turnstream::{
     Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Turn, TurnEvent, TurnStreamExt,
 };
-
-use crate::support::models::ChunkedProvider;
-use crate::support::runs::limits_with_max_turns;
 #[cfg(feature = "schemars")]
-use crate::support::wires::sse_body;
+use turnstream_testing::Wire;
+
+use turnstream_test_support::models::ChunkedProvider;
+use turnstream_test_support::runs::limits_with_max_turns;
+#[cfg(feature = "schemars")]
+use turnstream_test_support::wires::sse_body;
 
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 struct City {

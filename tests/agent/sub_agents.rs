@@ -15,7 +15,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
 use turnstream::{Agent, Error, ErrorKind, Event, Outcome};
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
 
 /// A model that calls the tool `sub` and then answers with its result.
 fn delegating_model() -> Scripted {

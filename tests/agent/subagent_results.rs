@@ -12,9 +12,9 @@ use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, Usage};
 
-use crate::support::replays;
-use crate::support::runs::{collect_rest, limits_with_max_turns};
-use crate::support::tools::spec;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{collect_rest, limits_with_max_turns};
+use turnstream_test_support::tools::spec;
 
 /// Runs a parent that calls the agent once. Returns how the child ended, and its result.
 async fn sub_agent_result(child: Agent) -> (EndReason, ResultKind, String) {

@@ -13,12 +13,12 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolPolicy, Toolkit, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
 
-use crate::support::items::session_items;
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::items::session_items;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     collect_rest, final_outcome, pull_ready, pull_until, result_kinds, result_summaries,
 };
-use crate::support::tools::{constant_tool, spec};
+use turnstream_test_support::tools::{constant_tool, spec};
 
 /// The idempotency keys of the calls that ran, in order.
 #[derive(Clone, Default)]
@@ -778,7 +778,7 @@ async fn siblings_of_a_suspended_call_are_tombstoned_at_the_end_and_the_call_sta
 
 #[tokio::test]
 async fn a_suspended_sub_agent_leaves_no_observer_and_its_notes_are_sent_on_resume() {
-    let counter = crate::support::tools::Counter::default();
+    let counter = turnstream_test_support::tools::Counter::default();
     let alive = counter.clone();
     let endless = hook::assistant_message(move |_, _| {
         let alive = alive.enter();

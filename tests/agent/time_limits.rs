@@ -17,13 +17,15 @@ use turnstream::request::ToolChoice;
 use turnstream::tool::{self, Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, TurnEvent, Usage};
 
-use crate::support::compaction::scripted_summarizer;
-use crate::support::runs::{
+use turnstream_test_support::compaction::scripted_summarizer;
+use turnstream_test_support::runs::{
     limits_with_max_turns, pull_ready, pull_until, reply_calling, result_kinds, result_summaries,
     test_agent,
 };
-use crate::support::tools::{Counter, nap_tool, ok_tool, pending_tool, reply_calling_nap, spec};
-use crate::support::world::{FinishedRun, finish_run, finish_run_from};
+use turnstream_test_support::tools::{
+    Counter, nap_tool, ok_tool, pending_tool, reply_calling_nap, spec,
+};
+use turnstream_test_support::world::{FinishedRun, finish_run, finish_run_from};
 
 const SECOND: Duration = Duration::from_secs(1);
 

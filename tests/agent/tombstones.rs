@@ -15,16 +15,16 @@ use turnstream::item::{ItemFlag, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
 
-use crate::support::items::{history_of, session_items, token_usage};
-use crate::support::models::WireProvider;
-use crate::support::runs::{
+use turnstream::tool::Tool;
+use turnstream_test_support::items::{history_of, session_items, token_usage};
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{
     collect_rest, events_until, is_tool_started, pull_ready, pull_until, reply_calling_t,
     test_agent,
 };
-use crate::support::tools::{spec, uncounted_tool};
-use crate::support::world::{finish_run, finish_run_from};
-use turnstream::testing::Wire;
-use turnstream::tool::Tool;
+use turnstream_test_support::tools::{spec, uncounted_tool};
+use turnstream_test_support::world::{finish_run, finish_run_from};
+use turnstream_testing::Wire;
 
 fn is_tombstone_event(event: &Event) -> bool {
     matches!(event, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
@@ -82,7 +82,7 @@ fn tombstoning_a_call_or_its_result_includes_both_and_the_reasoning_of_the_turn(
 fn siblings_of_a_tombstoned_call_stay_and_end_their_turn() {
     let mut items = session_items(1);
     items.insert(3, Item::tool_call("first", "look", "{}"));
-    items.insert(5, crate::support::items::look_result("first", "done"));
+    items.insert(5, turnstream_test_support::items::look_result("first", "done"));
     assert_tombstones(&items, 4, &[1, 4, 6]);
     let mut history = history_of(items);
     let [made] = &history.tombstone_edits([4]).unwrap()[..] else { panic!("one range") };
@@ -443,10 +443,12 @@ async fn a_wrap_up_turn_with_reserved_time_has_notes_and_no_tombstoned_items() {
     let budget = Budget::new()
         .with_time_limit(Duration::from_secs(10))
         .with_wrap_up_time(Duration::from_secs(4));
-    let model =
-        Scripted::new([crate::support::tools::reply_calling_nap(&[60_000]), "Done.".into()]);
+    let model = Scripted::new([
+        turnstream_test_support::tools::reply_calling_nap(&[60_000]),
+        "Done.".into(),
+    ]);
     let mut run = test_agent(model.clone())
-        .with_tools([crate::support::tools::nap_tool("nap")])
+        .with_tools([turnstream_test_support::tools::nap_tool("nap")])
         .with_hook(noting)
         .with_budget(budget)
         .run("go");

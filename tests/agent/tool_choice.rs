@@ -10,8 +10,8 @@ use turnstream::request::{Options, ToolChoice};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Outcome, Request};
 
-use crate::support::runs::{limits_with_max_turns, result_kinds};
-use crate::support::tools::spec;
+use turnstream_test_support::runs::{limits_with_max_turns, result_kinds};
+use turnstream_test_support::tools::spec;
 
 /// A model that calls `look` whenever it must, and answers otherwise.
 fn obedient_model() -> Scripted {

@@ -29,13 +29,13 @@ use turnstream::world::{
 };
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, Request, Run};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::cases;
-use crate::support::runs::{
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::cases;
+use turnstream_test_support::runs::{
     collect_rest, final_outcome, pull_until, reply_calling, result_kinds, test_agent, tool_results,
 };
-use crate::support::seeded_random::Dice;
-use crate::support::tools::{Counter, constant_tool, counted_tool, spec};
+use turnstream_test_support::seeded_random::Dice;
+use turnstream_test_support::tools::{Counter, constant_tool, counted_tool, spec};
 
 type Listing = Result<ToolList, Error>;
 

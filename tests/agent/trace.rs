@@ -22,8 +22,8 @@ use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Trace, Usage,
 };
 
-use crate::support::runs::{collect_rest, limits_with_max_turns};
-use crate::support::tools::spec;
+use turnstream_test_support::runs::{collect_rest, limits_with_max_turns};
+use turnstream_test_support::tools::spec;
 
 /// A tool that records the effects in its arguments, and fails if they say so.
 fn act_tool() -> Tool {

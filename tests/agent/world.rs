@@ -30,8 +30,8 @@ use turnstream::world::{
 };
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent};
 
-use crate::support::cases;
-use crate::support::tools::spec;
+use turnstream_test_support::cases;
+use turnstream_test_support::tools::spec;
 
 /// The values that an engine stores across all attempts, as JSON.
 #[derive(Default)]

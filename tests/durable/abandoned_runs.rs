@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use turnstream::durable::{Attempt, Loss, LossMoment, LossPlan, MemoryEngine};
+use turnstream::durable::Attempt;
 use turnstream::event::EndReason;
 use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
@@ -12,7 +12,8 @@ use turnstream::session::{SessionState, restore_history};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, ErrorKind, History, Item};
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
+use turnstream_testing::durable_suite::{Loss, LossMoment, LossPlan, MemoryEngine};
 
 const MOMENTS: [LossMoment; 5] = [
     LossMoment::Before,

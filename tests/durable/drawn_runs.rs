@@ -16,7 +16,6 @@ use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::agent::{Budget, Limits, Pool};
 use turnstream::context::{Compaction, Compactor, Window};
-use turnstream::durable::{Loss, LossMoment, MemoryEngine};
 use turnstream::env::SystemIds;
 use turnstream::event::ToolEvent;
 use turnstream::hub::Command;
@@ -28,20 +27,21 @@ use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Usage};
 
 use crate::lossy_run::{BeforeOperation, LossyRun, Start};
-use crate::support;
-use crate::support::random_agent::{self, ToolLog};
-use crate::support::runs::limits_with_max_turns;
-use crate::support::seeded_random::Dice;
-use crate::support::tools::spec;
+use turnstream_test_support::cases;
+use turnstream_test_support::clock::paused_runtime;
+use turnstream_test_support::random_agent::{self, ToolLog};
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::seeded_random::Dice;
+use turnstream_test_support::seeds::count_endings;
+use turnstream_test_support::tools::spec;
+use turnstream_testing::durable_suite::{Loss, LossMoment, MemoryEngine};
 
 #[test]
 fn runs_with_random_losses_stay_valid_and_repeat_no_call() {
     let from = env_number("DRAWN_FROM").unwrap_or(1);
     let seeds = env_number("DRAWN_SEEDS").unwrap_or(300);
-    let sample = (from..from + seeds).step_by(support::cases::sample_step(5));
-    support::seeds::count_endings(sample, |seed| {
-        support::clock::paused_runtime().block_on(check_seed(seed))
-    });
+    let sample = (from..from + seeds).step_by(cases::sample_step(5));
+    count_endings(sample, |seed| paused_runtime().block_on(check_seed(seed)));
 }
 
 fn env_number(name: &str) -> Option<u64> {

@@ -9,8 +9,7 @@ use futures::future::{BoxFuture, join};
 use futures::{FutureExt, TryStreamExt};
 use turnstream::agent::{Budget, Pool};
 use turnstream::durable::{
-    Attempt, Engine, Loss, LossMoment, LossPlan, MemoryEngine, StepFuture, StepRunner,
-    StoredCommand, ToolCallRequest,
+    Attempt, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest,
 };
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::hub::Command;
@@ -20,7 +19,8 @@ use turnstream::session::Entry;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
+use turnstream_testing::durable_suite::{Loss, LossMoment, LossPlan, MemoryEngine};
 
 /// An agent with this time limit that makes two calls, which take this long.
 fn agent(limit: Duration, call: Duration, begun: &Arc<AtomicUsize>) -> Agent {

@@ -6,13 +6,14 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::join;
-use turnstream::durable::{Attempt, Loss, LossMoment, LossPlan, MemoryEngine, is_attempt_lost};
+use turnstream::durable::{Attempt, is_attempt_lost};
 use turnstream::event::EndReason;
 use turnstream::hub::{Command, EventNumber, Hub, HubEvent, MemoryInbox, MemoryLog, SlowReaders};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome, TurnEvent};
 
-use crate::support::tools::nap_tool;
+use turnstream_test_support::tools::nap_tool;
+use turnstream_testing::durable_suite::{Loss, LossMoment, LossPlan, MemoryEngine};
 
 const RUN: &str = "run-1";
 

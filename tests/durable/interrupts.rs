@@ -7,16 +7,16 @@ use std::time::Duration;
 use futures::FutureExt;
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision};
-use turnstream::durable::{Loss, LossMoment, MemoryEngine};
 use turnstream::hub::{Command, Hub};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, History, Outcome};
 
 use crate::lossy_run::{LossyRun, Start};
-use crate::support::cases::sample_step;
-use crate::support::clock::paused_runtime;
-use crate::support::tools::{nap_tool, spec};
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::clock::paused_runtime;
+use turnstream_test_support::tools::{nap_tool, spec};
+use turnstream_testing::durable_suite::{Loss, LossMoment, MemoryEngine};
 
 fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()

@@ -7,8 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use turnstream::durable::{
-    Attempt, Engine, Loss, LossPlan, MemoryEngine, StepFuture, StepRunner, StoredCommand,
-    ToolCallRequest, is_attempt_lost,
+    Attempt, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
 use turnstream::event::ToolEvent;
 use turnstream::hub::Hub;
@@ -16,6 +15,7 @@ use turnstream::item::{PendingCall, RawJson, ToolResult};
 use turnstream::session::{Entry, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Outcome};
+use turnstream_testing::durable_suite::{Loss, LossPlan, MemoryEngine};
 
 /// The id of the session.
 pub(crate) const SESSION: &str = "s";

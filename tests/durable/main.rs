@@ -19,9 +19,6 @@ mod interrupts;
 mod lossy_run;
 mod misuse;
 mod separate_calls;
-#[path = "../support/mod.rs"]
-mod support;
+use turnstream_testing::durable_suite::MemoryHost;
 
-use turnstream::durable::suite::MemoryHost;
-
-turnstream::durable_suite!(in_memory, || async { super::MemoryHost::new() });
+turnstream_testing::durable_suite!(in_memory, || async { super::MemoryHost::new() });

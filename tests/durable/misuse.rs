@@ -13,8 +13,7 @@ use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::context::{Compaction, Compactor, Window};
 use turnstream::durable::{
-    Attempt, Engine, Loss, LossMoment, MemoryEngine, StepFuture, StepRunner, StoredCommand,
-    ToolCallRequest, is_attempt_lost,
+    Attempt, Engine, StepFuture, StepRunner, StoredCommand, ToolCallRequest, is_attempt_lost,
 };
 use turnstream::event::EndReason;
 use turnstream::hub::Command;
@@ -25,7 +24,8 @@ use turnstream::tool::{Tool, Toolkit};
 use turnstream::{Agent, Error, ErrorKind, History, Item};
 
 use crate::lossy_run::{LossyRun, Start};
-use crate::support::tools::{nap_tool, spec};
+use turnstream_test_support::tools::{nap_tool, spec};
+use turnstream_testing::durable_suite::{Loss, LossMoment, MemoryEngine};
 
 fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()

@@ -10,9 +10,7 @@ use futures::future::join;
 use futures::{FutureExt, StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::hook;
-use turnstream::durable::{
-    Attempt, Loss, LossMoment, LossPlan, MemoryEngine, ToolCallRequest, is_attempt_lost,
-};
+use turnstream::durable::{Attempt, ToolCallRequest, is_attempt_lost};
 use turnstream::env::SystemIds;
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::hub::{Command, Hub, HubEvent, RunSource};
@@ -21,7 +19,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{RunData, Tool, ToolUpdate};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Outcome};
 
-use crate::support::tools::{Counter, spec};
+use turnstream_test_support::tools::{Counter, spec};
+use turnstream_testing::durable_suite::{Loss, LossMoment, LossPlan, MemoryEngine};
 
 const RUN: &str = "run-1";
 

@@ -14,9 +14,9 @@ use tokio::sync::{mpsc, watch};
 use turnstream::Item;
 use turnstream::provider::Reply;
 use turnstream::session::{JsonLinesStore, Session, SessionState};
-use turnstream::testing::http::{BodyPart, BodyStream, HttpRequest, HttpResponse, LoopbackServer};
-use turnstream::testing::{Answer, Wire};
 use turnstream_test_support::programs::example_program;
+use turnstream_testing::http::{BodyPart, BodyStream, HttpRequest, HttpResponse, LoopbackServer};
+use turnstream_testing::{Answer, Wire};
 
 /// The time limit for each wait.
 const LIMIT: Duration = Duration::from_secs(20);

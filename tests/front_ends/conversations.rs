@@ -19,8 +19,8 @@ use turnstream::ui::ai_sdk::{self, AiSdk, ChatRequest, Version};
 use turnstream::ui::{ClientLimits, RequestError, ag_ui};
 
 use crate::clients::Clients;
-use crate::support::runs::limits_with_max_turns;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::spec;
 
 /// An app: each conversation has a session with its name, and a fork where an answer was requested
 /// again.

@@ -15,11 +15,11 @@ use tokio::task::AbortHandle;
 use turnstream::Agent;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiChat, Reply};
-use turnstream::testing::ModelServer;
 use turnstream::tool::Tool;
 use turnstream::ui::ai_sdk::AiSdk;
+use turnstream_testing::ModelServer;
 
-use crate::support::tools::{Counter, spec};
+use turnstream_test_support::tools::{Counter, spec};
 
 /// A web server that answers every request with a run. Dropping it stops the server.
 struct WebServer {

@@ -5,9 +5,6 @@
 
 #![cfg(feature = "http")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 mod ag_ui;
 mod ai_sdk;
 mod clients;
@@ -21,7 +18,7 @@ use turnstream::turn::TurnEvent;
 use turnstream::ui::{Response, ResponseBody};
 use turnstream::{Agent, Error, Event};
 
-use crate::support::conversations::Events;
+use turnstream_testing::conversations::Events;
 
 /// Reads a body to its end.
 async fn body_text<S>(response: Response<ResponseBody<S>>) -> String

@@ -8,18 +8,18 @@ use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::EndReason;
 use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolOutput, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Outcome, Toolkit};
+use turnstream_testing::Wire;
 
-use crate::support::models::ChunkedProvider;
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::models::ChunkedProvider;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     check_outcome, final_outcome, pull_ready, pull_until, reply_calling, result_kinds,
     result_summaries, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, counted_tool, ok_tool, spec, strict_tool};
-use crate::support::wires::{encode_and_lint, sse_frame};
+use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, spec, strict_tool};
+use turnstream_test_support::wires::{encode_and_lint, sse_frame};
 
 mod denied_call {
     //! A denied call is answered with the reason and the run continues.

@@ -6,18 +6,18 @@ use turnstream::agent::hook::{self, Hook};
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::Reply;
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Event, History, Outcome};
+use turnstream_testing::Wire;
 
-use crate::support::models::ChunkedProvider;
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::models::ChunkedProvider;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     check_outcome, collect_rest, final_outcome, is_tool_started, result_kinds, result_summaries,
     run_outcome, run_to_end, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, echo_tool, strict_tool};
-use crate::support::wires::{encode_and_lint, sse_frame};
+use turnstream_test_support::tools::{Counter, echo_tool, strict_tool};
+use turnstream_test_support::wires::{encode_and_lint, sse_frame};
 
 mod invalid_json_arguments {
     //! Arguments that are not valid JSON are kept verbatim, answered, and may be repaired by a

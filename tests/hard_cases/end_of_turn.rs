@@ -7,16 +7,16 @@ use turnstream::agent::{Limits, hook};
 use turnstream::event::{EndReason, Transition};
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Reply, Retry, Scripted};
-use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Error, ErrorKind, Event, History};
+use turnstream_testing::{Answer, Fault, FaultPosition, Wire};
 
-use crate::support::items::token_usage;
-use crate::support::models::WireProvider;
-use crate::support::runs::{reply_calling_t, test_agent};
-use crate::support::tools::uncounted_tool;
-use crate::support::wires::{read_answer, read_frames};
-use crate::support::world::{self, AgentFixture, finish_run};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{reply_calling_t, test_agent};
+use turnstream_test_support::tools::uncounted_tool;
+use turnstream_test_support::wires::{read_answer, read_frames};
+use turnstream_test_support::world::{self, AgentFixture, finish_run};
 
 fn overloaded_error() -> Error {
     Error::new(ErrorKind::Overloaded, "busy").with_status(529)

@@ -13,15 +13,15 @@ use turnstream::agent::hook;
 use turnstream::event::EndReason;
 use turnstream::item::{Content, Part, ResultKind};
 use turnstream::provider::Reply;
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolContext, ToolOutput, ToolUpdate};
+use turnstream_testing::Wire;
 
-use crate::support::runs::{
+use turnstream_test_support::runs::{
     check_outcome, is_tool_started, pull_ready, pull_until, reply_calling, result_kinds,
     result_summaries, run_outcome, run_to_end, scripted_agent, tool_results,
 };
-use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
-use crate::support::wires::encode_and_lint;
+use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
+use turnstream_test_support::wires::encode_and_lint;
 
 fn panicking_tool(name: &str) -> Tool {
     counted_tool(name, &Counter::default(), |_| async {

@@ -10,16 +10,16 @@ use turnstream::context::{Compaction, Compactor, Truncator, Window, compactor_fn
 use turnstream::event::{AppendReason, EndReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{ItemFlag, ProviderData, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::{Answer, Fault, FaultPosition, Wire};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit, TurnEvent};
+use turnstream_testing::{Answer, Fault, FaultPosition, Wire};
 
-use crate::support::items::token_usage;
-use crate::support::models::WireProvider;
-use crate::support::runs::{events_until, reply_calling_t, test_agent};
-use crate::support::tools::{Counter, nap_tool, ok_tool, spec, uncounted_tool};
-use crate::support::world::{AgentFixture, FinishedRun, finish_run, finish_run_from};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{events_until, reply_calling_t, test_agent};
+use turnstream_test_support::tools::{Counter, nap_tool, ok_tool, spec, uncounted_tool};
+use turnstream_test_support::world::{AgentFixture, FinishedRun, finish_run, finish_run_from};
 
 fn context_window_error() -> Error {
     Error::new(ErrorKind::ContextWindow, "the prompt is too long").with_status(400)

@@ -15,11 +15,11 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Outcome, Request, Toolkit};
 
-use crate::support::runs::{
+use turnstream_test_support::runs::{
     check_outcome, collect_rest, final_outcome, pull_until, reply_calling, result_kinds,
     result_summaries, scripted_agent, tool_results,
 };
-use crate::support::tools::{Counter, ok_tool, pending_tool};
+use turnstream_test_support::tools::{Counter, ok_tool, pending_tool};
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum FailureMode {

@@ -9,9 +9,11 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, RunHandle};
 
-use crate::support::runs::{events_until, limits_with_max_turns, reply_calling_t, test_agent};
-use crate::support::tools::{nap_tool, reply_calling_nap};
-use crate::support::world::{AgentFixture, finish_run, finish_run_from};
+use turnstream_test_support::runs::{
+    events_until, limits_with_max_turns, reply_calling_t, test_agent,
+};
+use turnstream_test_support::tools::{nap_tool, reply_calling_nap};
+use turnstream_test_support::world::{AgentFixture, finish_run, finish_run_from};
 
 mod steering_during_tools {
     //! Input steered while tools run, and input that arrives too late.

@@ -7,16 +7,16 @@ use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::item::{ResultKind, SideEffect};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Event, History, Item, Outcome, Run};
+use turnstream_testing::Wire;
 
-use crate::support::runs::{
+use turnstream_test_support::runs::{
     check_outcome, collect_rest, event_types, final_outcome, pull_ready, pull_until, reply_calling,
     result_kinds, result_summaries, scripted_agent, tool_calls, tool_results,
 };
-use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
-use crate::support::wires::{encode_and_lint, encode_strict};
+use turnstream_test_support::tools::{Counter, ok_tool, pending_tool, spec};
+use turnstream_test_support::wires::{encode_and_lint, encode_strict};
 
 const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);

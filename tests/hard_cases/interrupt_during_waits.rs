@@ -15,12 +15,12 @@ use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::turn::Turn;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Outcome, Request, Run};
 
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     collect_rest, final_outcome, pull_ready, reply_calling, result_kinds, scripted_agent,
     tool_calls,
 };
-use crate::support::tools::{Counter, ok_tool};
+use turnstream_test_support::tools::{Counter, ok_tool};
 
 const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);

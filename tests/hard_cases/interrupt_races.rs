@@ -14,13 +14,13 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Run, RunHandle};
 
-use crate::support::items::token_usage;
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     check_outcome, collect_rest, final_outcome, is_tool_started, limits_with_max_turns, pull_ready,
     pull_until, reply_calling, result_kinds, result_summaries, scripted_agent,
 };
-use crate::support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
+use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, pending_tool, spec};
 
 const INTERRUPTED_STREAMING: EndReason = EndReason::Interrupted(InterruptedPhase::Streaming);
 const INTERRUPTED_TOOLS: EndReason = EndReason::Interrupted(InterruptedPhase::Tools);

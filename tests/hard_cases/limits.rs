@@ -12,17 +12,17 @@ use turnstream::event::{AppendReason, BudgetKind, EndReason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::request::ToolChoice;
-use turnstream::testing::Wire;
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Toolkit, Usage};
+use turnstream_testing::Wire;
 
-use crate::support::items::token_usage;
-use crate::support::models::WireProvider;
-use crate::support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
-use crate::support::tools::{nap_tool, reply_calling_nap, spec, uncounted_tool};
-use crate::support::wires::encode;
-use crate::support::world::{AgentFixture, FinishedRun, finish_run};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
+use turnstream_test_support::tools::{nap_tool, reply_calling_nap, spec, uncounted_tool};
+use turnstream_test_support::wires::encode;
+use turnstream_test_support::world::{AgentFixture, FinishedRun, finish_run};
 
 mod result_order {
     //! Results are yielded when ready and stored in call order.

@@ -40,8 +40,6 @@ mod on_each_wire;
 mod refused_reasoning;
 mod stop_and_drop;
 mod stop_reasons;
-#[path = "../support/mod.rs"]
-mod support;
 mod transport;
 mod unsettled_histories;
 

@@ -12,17 +12,17 @@ use turnstream::item::{Item, ItemKind, StopReason};
 use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::{Answer, Fault, Wire};
 use turnstream::{Error, ErrorKind, History, Turn, Usage};
+use turnstream_testing::{Answer, Fault, Wire};
 
-use crate::support::items::token_usage;
-use crate::support::models::{ChunkedProvider, WireProvider};
-use crate::support::runs::{limits_with_max_turns, test_agent};
-use crate::support::tools::{Counter, ok_tool};
-use crate::support::wires::{
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::models::{ChunkedProvider, WireProvider};
+use turnstream_test_support::runs::{limits_with_max_turns, test_agent};
+use turnstream_test_support::tools::{Counter, ok_tool};
+use turnstream_test_support::wires::{
     decode_in_dialect, encode_and_lint, read_answer, read_frames, sse_body, wire_frame,
 };
-use crate::support::world::{self, FinishedRun};
+use turnstream_test_support::world::{self, FinishedRun};
 
 /// Frames as text, from JSON.
 fn frame_texts(frames: &[Value]) -> Vec<String> {

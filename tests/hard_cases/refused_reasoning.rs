@@ -5,14 +5,14 @@ use turnstream::event::{EndReason, RewriteReason, Transition};
 use turnstream::item::ItemKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session};
-use turnstream::testing::{Answer, Wire};
 use turnstream::{Error, ErrorKind, Event, History, Item};
+use turnstream_testing::{Answer, Wire};
 
-use crate::support::models::WireProvider;
-use crate::support::runs::{reply_calling_t, test_agent};
-use crate::support::tools::uncounted_tool;
-use crate::support::wires::{encode, read_answer};
-use crate::support::world::{FinishedRun, finish_run};
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{reply_calling_t, test_agent};
+use turnstream_test_support::tools::uncounted_tool;
+use turnstream_test_support::wires::{encode, read_answer};
+use turnstream_test_support::world::{FinishedRun, finish_run};
 
 /// The wires on which reasoning is signed or encrypted.
 const WIRES: [Wire; 3] = [Wire::Anthropic, Wire::OpenAiResponses, Wire::Gemini];

@@ -10,18 +10,18 @@ use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolUpdate};
 use turnstream::{Agent, Event, Outcome, Usage};
+use turnstream_testing::Wire;
 
-use crate::support::models::ChunkedProvider;
-use crate::support::replays;
-use crate::support::runs::{
+use turnstream_test_support::models::ChunkedProvider;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{
     check_outcome, event_types, is_tool_started, pull_ready, pull_until, reply_calling,
     result_kinds, scripted_agent,
 };
-use crate::support::tools::{Counter, ok_tool, pending_tool, spec};
-use crate::support::wires::sse_frame;
+use turnstream_test_support::tools::{Counter, ok_tool, pending_tool, spec};
+use turnstream_test_support::wires::sse_frame;
 
 async fn run_stopped_when(fits: impl Fn(&Event) -> bool) -> (Outcome, Scripted, Counter, Usage) {
     let counter = Counter::default();

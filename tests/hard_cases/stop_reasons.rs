@@ -9,16 +9,16 @@ use turnstream::event::{AppendReason, EndReason, Transition};
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
-use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, ErrorKind, Event, Item};
+use turnstream_testing::{Answer, Wire};
 
-use crate::support::items::token_usage;
-use crate::support::models::{ChunkedProvider, WireProvider};
-use crate::support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
-use crate::support::tools::{Counter, ok_tool, uncounted_tool};
-use crate::support::wires::{encode, read_frames, sse_body, wire_frame};
-use crate::support::world::{self, AgentFixture, finish_run};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::models::{ChunkedProvider, WireProvider};
+use turnstream_test_support::runs::{limits_with_max_turns, reply_calling_t, test_agent};
+use turnstream_test_support::tools::{Counter, ok_tool, uncounted_tool};
+use turnstream_test_support::wires::{encode, read_frames, sse_body, wire_frame};
+use turnstream_test_support::world::{self, AgentFixture, finish_run};
 
 mod calls_truncated_by_output_limit {
     //! Calls that the output limit truncated never run and are requested once more.

@@ -9,15 +9,15 @@ use turnstream::event::EndReason;
 use turnstream::provider::openai_chat::{Decoder, Dialect, ThinkTags};
 use turnstream::provider::{Decoding, Provider, Reply, Scripted};
 use turnstream::stream::{TurnStream, TurnStreamExt, seal};
-use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, TurnEvent};
+use turnstream_testing::{Answer, Wire};
 
-use crate::support::models::WireProvider;
-use crate::support::runs::{limits_with_max_turns, test_agent};
-use crate::support::tools::{spec, uncounted_tool};
-use crate::support::wires::{decode_events, decode_stream, encode, framing_variants};
-use crate::support::world::finish_run;
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{limits_with_max_turns, test_agent};
+use turnstream_test_support::tools::{spec, uncounted_tool};
+use turnstream_test_support::wires::{decode_events, decode_stream, encode, framing_variants};
+use turnstream_test_support::world::finish_run;
 
 /// The content blocks of a body, in order, each with the role of its message. Cache marks are
 /// ignored.

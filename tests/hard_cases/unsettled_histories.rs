@@ -8,16 +8,16 @@ use turnstream::item::{
     ItemFlag, ProviderData, RawJson, ResultKind, ToolCall, ToolResult, TurnInfo,
 };
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::{Wire, lint};
 use turnstream::tool::Verdict;
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
+use turnstream_testing::{Wire, lint};
 
-use crate::support::models::WireProvider;
-use crate::support::runs::{pull_ready, reply_calling_t, test_agent};
-use crate::support::tools::{Counter, ok_tool, pending_tool, spec, uncounted_tool};
-use crate::support::wires::encode;
-use crate::support::world::{finish_run, item_summary};
+use turnstream_test_support::models::WireProvider;
+use turnstream_test_support::runs::{pull_ready, reply_calling_t, test_agent};
+use turnstream_test_support::tools::{Counter, ok_tool, pending_tool, spec, uncounted_tool};
+use turnstream_test_support::wires::encode;
+use turnstream_test_support::world::{finish_run, item_summary};
 
 fn user_item() -> Item {
     Item::user("u")

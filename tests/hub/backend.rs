@@ -1,18 +1,14 @@
 //! Logs and inboxes in memory, for the suite of tests that apply to every log.
 
-use std::time::Duration;
-
-use futures::FutureExt;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::agent::InputReceipt;
 use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, Hub, HubBuilder, LogEntry, LogStats, MemoryInbox,
     MemoryLog, SentCommand,
 };
-use turnstream_test_support::hub_suite::Backend;
+use turnstream_testing::hub_suite::{Backend, Clock};
 
 /// A log and its inboxes.
 #[derive(Clone, Default)]
@@ -32,44 +28,8 @@ impl Backend for InMemory {
         Hub::builder()
     }
 
-    /// Returns the future's output if it is ready immediately.
-    async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
-        future.now_or_never()
-    }
-
-    async fn let_tasks_run() {
-        for _ in 0..100 {
-            tokio::task::yield_now().await;
-        }
-    }
-
-    /// A duration is unchanged here, since the clock is paused.
-    fn time(time: Duration) -> Duration {
-        time
-    }
-
-    fn step() -> Duration {
-        Duration::from_millis(1)
-    }
-
-    fn assert_elapsed(since: Instant, expected: Duration) {
-        assert_eq!(since.elapsed(), expected);
-    }
-
-    fn count(count: usize) -> usize {
-        count
-    }
-
-    fn least_attached() -> usize {
-        10_000
-    }
-
-    fn stride() -> usize {
-        1
-    }
-
-    fn seeds() -> u64 {
-        400
+    fn clock() -> Clock {
+        Clock::Paused
     }
 }
 

@@ -16,7 +16,7 @@ use turnstream::session::{Entry, MemoryStore, Session, Store};
 use turnstream::turn::{Text, TurnEvent};
 use turnstream::{Agent, Error, Event, History, Journal};
 
-use crate::support::stores::forward_to_inner;
+use turnstream_test_support::forward_to_inner;
 
 /// A log that cannot be written for a while.
 #[derive(Clone, Default)]

@@ -22,7 +22,7 @@ use turnstream::{
     Turn, TurnEvent, TurnStreamExt,
 };
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
 
 /// A tool that sleeps for the requested number of milliseconds, or for ever without a number.
 fn nap_tool() -> Tool {

@@ -16,6 +16,4 @@ mod grid;
 mod single_invariants;
 #[cfg(target_pointer_width = "64")]
 mod sizes;
-#[path = "../support/mod.rs"]
-mod support;
 mod worlds;

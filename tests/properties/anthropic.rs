@@ -16,9 +16,9 @@ use turnstream::item::{
 use turnstream::provider::{Decoding, anthropic};
 use turnstream::request::{Cache, Options, System, ToolSpec};
 use turnstream::stream::seal;
-use turnstream::testing::{Wire, lint};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Request, Usage};
+use turnstream_testing::{Wire, lint};
 
 #[path = "../wires/anthropic/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]

@@ -2,10 +2,10 @@
 
 use proptest::prelude::*;
 use turnstream::provider::Reply;
-use turnstream::testing::Wire;
+use turnstream_testing::Wire;
 
-use crate::support::items::token_usage;
-use crate::support::wires::{decode_events, framing_variants};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::wires::{decode_events, framing_variants};
 
 /// A reply whose text has multi-byte characters and characters that resemble line ends, and a call.
 fn multibyte_reply() -> Reply {

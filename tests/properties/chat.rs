@@ -15,7 +15,7 @@ use turnstream::request::System;
 use turnstream::stream::seal;
 use turnstream::{Error, History, Item, Request, Usage};
 
-use crate::support::wires::sse_body;
+use turnstream_test_support::wires::sse_body;
 
 #[path = "../wires/chat/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]

@@ -6,14 +6,16 @@ use turnstream::context::{
     Compaction, Truncator, mark_reactive_compaction, record_stale_usage, was_reactively_compacted,
 };
 use turnstream::item::{Content, ItemFlag, ItemKind, MediaSource, Part, ToolCall};
-use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item};
+use turnstream_testing::{Wire, lint};
 
-use crate::support::compaction::{
+use turnstream_test_support::compaction::{
     as_stop_turn_end, encode_history, look_call, run_compactor, scripted_summarizer,
     with_provider_data,
 };
-use crate::support::items::{apply_compaction, history_of, look_result, look_turn, session_items};
+use turnstream_test_support::items::{
+    apply_compaction, history_of, look_result, look_turn, session_items,
+};
 
 /// Turns, text, instructions and summaries, in any order and with any marks.
 fn any_session() -> impl Strategy<Value = History> {

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult, TurnInfo};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::request::System;
-use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::StopReason;
 use turnstream::{History, Item, Request, Usage};
+use turnstream_testing::{Wire, lint};
 
 /// Texts as people, models and programs write them.
 fn any_text() -> impl Strategy<Value = String> {

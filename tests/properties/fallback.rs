@@ -6,8 +6,8 @@ use turnstream::event::EndReason;
 use turnstream::provider::{Fallback, Reply, Scripted};
 use turnstream::{Agent, ErrorKind, History, Usage};
 
-use crate::support::providers::{error_of_kind, usage_with_output};
-use crate::support::runs::{limits_without_retries, push_event};
+use turnstream_test_support::providers::{error_of_kind, usage_with_output};
+use turnstream_test_support::runs::{limits_without_retries, push_event};
 
 #[derive(Clone, Debug)]
 struct Attempt {

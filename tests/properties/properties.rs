@@ -41,8 +41,6 @@ mod repeated_frames;
 mod retry;
 mod sessions;
 mod settle;
-#[path = "../support/mod.rs"]
-mod support;
 mod tombstones;
 mod tool_concurrency;
 mod truncate;

@@ -8,10 +8,10 @@ use proptest::collection::vec;
 use proptest::prelude::*;
 use proptest::sample::select;
 use turnstream::History;
-use turnstream::testing::Wire;
+use turnstream_testing::Wire;
 
 use crate::any_bytes::{any_mutation, checks, mutate_bytes, seed_folder, seed_streams};
-use crate::support::wires::{decode_chunks, parse_each_frame, wire_frame};
+use turnstream_test_support::wires::{decode_chunks, parse_each_frame, wire_frame};
 
 /// The events of a body, and the kind of the error that ends it.
 fn decode(wire: Wire, body: Vec<u8>) -> String {

@@ -11,10 +11,10 @@ use turnstream::provider::{Backoff, Reply, Retry, Scripted};
 use turnstream::tool::Tool;
 use turnstream::{Agent, ErrorKind, History, Usage};
 
-use crate::support::clock;
-use crate::support::providers::{error_of_kind, usage_with_output};
-use crate::support::runs::{limits_without_retries, push_event};
-use crate::support::tools::spec;
+use turnstream_test_support::clock;
+use turnstream_test_support::providers::{error_of_kind, usage_with_output};
+use turnstream_test_support::runs::{limits_without_retries, push_event};
+use turnstream_test_support::tools::spec;
 
 fn counting_tool(ran: &std::sync::Arc<std::sync::atomic::AtomicUsize>) -> Tool {
     let ran = ran.clone();

@@ -11,9 +11,9 @@ use turnstream::item::{
 };
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
-use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::{ErrorKind, History, Item, Request};
+use turnstream_testing::{Wire, lint};
 
 const MODEL: &str = "gemini-3-pro";
 

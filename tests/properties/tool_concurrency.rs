@@ -12,7 +12,7 @@ use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{History, Toolkit};
 
-use crate::support::clock;
+use turnstream_test_support::clock;
 
 #[path = "../tools/runs/fixture.rs"]
 #[allow(dead_code, reason = "the tests of `tools` use all of it")]

@@ -12,13 +12,13 @@ use tokio::net::{TcpListener, TcpStream};
 use turnstream::event::EndReason;
 use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::stream::TurnStream;
-use turnstream::testing::{Answer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
+use turnstream_testing::{Answer, Wire};
 
 use crate::over_http::{TransportSettings, http_provider};
-use crate::support::providers::user_request;
-use crate::support::seeded_random::Dice;
-use crate::support::tools::{Counter, ok_tool};
+use turnstream_test_support::providers::user_request;
+use turnstream_test_support::seeded_random::Dice;
+use turnstream_test_support::tools::{Counter, ok_tool};
 
 /// The server's treatment of a connection after an answer.
 #[derive(Clone, Copy, Debug, PartialEq)]

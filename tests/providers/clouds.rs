@@ -11,8 +11,8 @@ use turnstream::provider::{
 };
 use turnstream::request::Request;
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Error, ErrorKind, History, Item};
+use turnstream_testing::http::{HttpResponse, LoopbackServer};
 
 const API_KEY: &str = "key-12345678";
 const ACCESS_TOKEN: &str = "token-12345678";

@@ -10,13 +10,13 @@ use turnstream::env::CountingIds;
 use turnstream::event::EndReason;
 use turnstream::provider::{CircuitBreaker, Fallback, Provider, Reply, Retry};
 use turnstream::replay::{Record, Replay};
-use turnstream::testing::{Answer, Fault, FaultPosition, LineEnd, ModelServer, Noise, Wire};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Journal, Run, TurnEvent, Usage};
+use turnstream_testing::{Answer, Fault, FaultPosition, LineEnd, ModelServer, Noise, Wire};
 
 use crate::over_http::{self, TransportSettings};
-use crate::support::buffer::SharedBuffer;
-use crate::support::cases;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::cases;
 
 /// A provider that does not wait between its attempts.
 fn provider(wire: Wire, url: &str, number: u32) -> Arc<dyn Provider> {

@@ -9,10 +9,10 @@ use futures::{FutureExt, StreamExt};
 use turnstream::http::{Credential, HttpClient, KeyHeader, Token};
 use turnstream::provider::{Anthropic, OpenAiResponses, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
-use turnstream::testing::{Answer, ModelServer};
 use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, History, Item, Request};
+use turnstream_testing::http::{HttpRequest, HttpResponse, LoopbackServer};
+use turnstream_testing::{Answer, ModelServer};
 
 fn model(url: &str) -> OpenAiResponses {
     let model = OpenAiResponses::new("o-x").with_http_client(HttpClient::without_proxy());

@@ -11,8 +11,8 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, StopReason};
 use turnstream::{Agent, Error, ErrorKind, Item, TurnEvent, Usage};
 
-use crate::support::providers::user_request;
-use crate::support::tools::{Counter, ok_tool};
+use turnstream_test_support::providers::user_request;
+use turnstream_test_support::tools::{Counter, ok_tool};
 
 fn call_piece(id: &str) -> Piece {
     call_piece_with(id, "{}")

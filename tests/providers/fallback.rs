@@ -17,8 +17,8 @@ use turnstream::tool::Tool;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn};
 
-use crate::support::providers::{error_of_kind, usage_with_output, user_request};
-use crate::support::tools::spec;
+use turnstream_test_support::providers::{error_of_kind, usage_with_output, user_request};
+use turnstream_test_support::tools::spec;
 
 fn failing_model(kind: ErrorKind) -> Scripted {
     Scripted::from_fn(move |_, _| Reply::error(error_of_kind(kind)))
@@ -385,7 +385,7 @@ async fn provider_data_of_the_first_model_is_not_sent_to_the_second() {
     use turnstream::http::HttpClient;
     use turnstream::item::{ProviderData, RawJson};
     use turnstream::provider::Anthropic;
-    use turnstream::testing::ModelServer;
+    use turnstream_testing::ModelServer;
 
     let down = ModelServer::anthropic(|_, _| {
         Reply::error(error_of_kind(ErrorKind::Overloaded).with_status(529))

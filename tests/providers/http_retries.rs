@@ -11,14 +11,14 @@ use turnstream::event::{BudgetKind, EndReason};
 use turnstream::http::Timeouts;
 use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry};
 use turnstream::replay::{Record, Replay};
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
-use turnstream::testing::{Answer, Fault, FaultPosition, ModelServer, Wire};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent, Usage};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
+use turnstream_testing::{Answer, Fault, FaultPosition, ModelServer, Wire};
 
 use crate::over_http::{API_KEY, TransportSettings, http_provider};
-use crate::support::buffer::SharedBuffer;
-use crate::support::providers::{collect_turn, user_request};
-use crate::support::runs::collect_rest;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::providers::{collect_turn, user_request};
+use turnstream_test_support::runs::collect_rest;
 
 /// The number of failed attempts and the delay of each report.
 fn reported_waits(events: &[TurnEvent]) -> Vec<(u32, u64)> {

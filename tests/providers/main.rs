@@ -46,8 +46,6 @@ mod retry;
 mod runtime_changes;
 #[cfg(feature = "http")]
 mod suite;
-#[path = "../support/mod.rs"]
-mod support;
 #[cfg(feature = "http")]
 mod transport;
 #[cfg(feature = "http")]

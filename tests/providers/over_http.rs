@@ -8,7 +8,7 @@ use turnstream::http::{HttpClient, Timeouts};
 use turnstream::provider::{
     Anthropic, Backoff, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider,
 };
-use turnstream::testing::Wire;
+use turnstream_testing::Wire;
 
 pub(crate) const API_KEY: &str = "sk-12345678";
 

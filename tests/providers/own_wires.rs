@@ -6,9 +6,9 @@ use turnstream::provider::{
     Decode, Destination, EncodedRequest, ErrorResponse, FrameOutcome, HttpProvider, Provider, Wire,
 };
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::turn::TurnBuilder;
 use turnstream::{Error, ErrorKind, History, Item, Request};
+use turnstream_testing::http::{HttpResponse, LoopbackServer};
 
 /// A wire one of whose methods panics.
 #[derive(Clone, Debug, Default)]

@@ -15,9 +15,9 @@ use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::{PartialTurn, StopReason, TurnBuilder, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Turn, Usage};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::providers::{collect_turn, error_of_kind};
-use crate::support::runs::limits_with_max_turns;
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::providers::{collect_turn, error_of_kind};
+use turnstream_test_support::runs::limits_with_max_turns;
 
 /// A path in the temporary folder, removed on drop.
 struct TempFile(PathBuf);

@@ -10,7 +10,9 @@ use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
-use crate::support::providers::{collect_turn, error_of_kind, usage_with_output, user_request};
+use turnstream_test_support::providers::{
+    collect_turn, error_of_kind, usage_with_output, user_request,
+};
 
 /// Returns the largest value, so that delays are the longest.
 struct MaxRandom;
@@ -344,7 +346,7 @@ mod over_http {
     use super::*;
     use turnstream::http::HttpClient;
     use turnstream::provider::Anthropic;
-    use turnstream::testing::ModelServer;
+    use turnstream_testing::ModelServer;
 
     #[tokio::test]
     async fn an_overloaded_server_receives_the_same_bytes_again() {

@@ -13,9 +13,9 @@ use tokio::time::timeout;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
 const TEXT_FRAME: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
 const TEXT_AND_STOP_FRAME: &str =

@@ -5,10 +5,10 @@ use turnstream::http::HttpClient;
 use turnstream::provider::{
     Anthropic, Gemini, HttpProvider, Ollama, OpenAiChat, OpenAiResponses, Piece, Reply,
 };
-use turnstream::testing::provider_suite::Subject;
-use turnstream::testing::{Answer, Wire};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, provider};
+use turnstream_testing::provider_suite::Subject;
+use turnstream_testing::{Answer, Wire};
 
 use crate::own_wire::QuillworksWire;
 
@@ -50,36 +50,36 @@ impl<W: provider::Wire> Subject for CrateWireSubject<W> {
     }
 }
 
-turnstream::provider_suite!(
+turnstream_testing::provider_suite!(
     anthropic,
     super::CrateWireSubject {
         wire: super::Wire::Anthropic,
         provider: super::Anthropic::new("any")
     }
 );
-turnstream::provider_suite!(
+turnstream_testing::provider_suite!(
     openai_chat,
     super::CrateWireSubject {
         wire: super::Wire::OpenAiChat,
         provider: super::OpenAiChat::new("any")
     }
 );
-turnstream::provider_suite!(
+turnstream_testing::provider_suite!(
     openai_responses,
     super::CrateWireSubject {
         wire: super::Wire::OpenAiResponses,
         provider: super::OpenAiResponses::new("any"),
     }
 );
-turnstream::provider_suite!(
+turnstream_testing::provider_suite!(
     gemini,
     super::CrateWireSubject { wire: super::Wire::Gemini, provider: super::Gemini::new("any") }
 );
-turnstream::provider_suite!(
+turnstream_testing::provider_suite!(
     ollama,
     super::CrateWireSubject { wire: super::Wire::Ollama, provider: super::Ollama::new("any") }
 );
-turnstream::provider_suite!(the_wire_of_the_example, super::ExampleWireSubject);
+turnstream_testing::provider_suite!(the_wire_of_the_example, super::ExampleWireSubject);
 
 /// The wire of the example `own_wire`.
 struct ExampleWireSubject;

@@ -10,9 +10,9 @@ use futures::executor::block_on;
 use turnstream::http::{HttpClient, Timeouts, reqwest};
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
 const API_KEY: &str = "sk-12345678";
 const TEXT_FRAME: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
@@ -369,7 +369,7 @@ fn all_error_text(error: &Error) -> String {
 
 #[tokio::test]
 async fn an_echoed_key_is_never_shown() {
-    let echo = |request: turnstream::testing::http::HttpRequest| {
+    let echo = |request: turnstream_testing::http::HttpRequest| {
         let all = request.headers.iter().flat_map(|(name, value)| [name.as_str(), " ", value, " "]);
         let all: String = all.collect();
         let message = format!("{all} {}", request.path);

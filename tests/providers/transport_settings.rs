@@ -9,10 +9,10 @@ use turnstream::http::{HttpClient, reqwest};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Anthropic, Gemini, OpenAiChat, OpenAiResponses, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::ModelServer;
-use turnstream::testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, History, Item, Request};
+use turnstream_testing::ModelServer;
+use turnstream_testing::http::{HttpRequest, HttpResponse, LoopbackServer};
 
 use crate::over_http::API_KEY;
 

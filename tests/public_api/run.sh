@@ -12,7 +12,8 @@ turnstream-mcp crates/mcp crates/mcp/api.txt 53
 turnstream-postgres crates/postgres crates/postgres/api.txt 18
 turnstream-redis crates/redis crates/redis/api.txt 10
 turnstream-restate crates/restate crates/restate/api.txt 28
-turnstream-sqlite crates/sqlite crates/sqlite/api.txt 5"
+turnstream-sqlite crates/sqlite crates/sqlite/api.txt 5
+turnstream-testing crates/testing crates/testing/api.txt 150"
 
 command -v python3 >/dev/null || { apt-get update -qq && apt-get install -y -qq python3; } >/dev/null
 cargo=(cargo)

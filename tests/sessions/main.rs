@@ -8,6 +8,4 @@
 
 mod session;
 mod stores;
-#[path = "../support/mod.rs"]
-mod support;
 mod suspended_sub_agents;

@@ -15,7 +15,7 @@ use turnstream_test_support::store_suite::suspended_sub_agents::{
 };
 use turnstream_test_support::temp_folder::TempFolder;
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
 
 #[tokio::test]
 async fn a_suspended_sub_agent_continues_when_its_session_is_opened_again() {

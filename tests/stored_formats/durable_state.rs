@@ -13,8 +13,8 @@ use turnstream::durable::{StoredCommand, ToolCallRequest};
 use turnstream::hub::Command;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::session::Entry;
-use turnstream::session::suite::numbered_entries;
 use turnstream::tool::{ToolOutput, Verdict};
+use turnstream_testing::session_suite::numbered_entries;
 
 use crate::{assert_written, stored};
 

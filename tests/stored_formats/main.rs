@@ -17,9 +17,6 @@
 mod durable_state;
 mod recordings;
 mod sessions;
-#[path = "../support/mod.rs"]
-mod support;
-
 use std::fs;
 use std::path::{Path, PathBuf};
 

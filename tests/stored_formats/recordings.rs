@@ -15,11 +15,11 @@ use turnstream::request::Options;
 use turnstream::tool::{Tool, ToolList, ToolSource, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit, Usage};
 
-use crate::support::buffer::SharedBuffer;
-use crate::support::clock::paused_runtime;
-use crate::support::runs::{collect_rest, pull_until};
-use crate::support::tools::{constant_tool, spec};
 use crate::{assert_written, stored};
+use turnstream_test_support::buffer::SharedBuffer;
+use turnstream_test_support::clock::paused_runtime;
+use turnstream_test_support::runs::{collect_rest, pull_until};
+use turnstream_test_support::tools::{constant_tool, spec};
 
 const SECOND: Duration = Duration::from_secs(1);
 

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 use std::{env, fs, process};
 
 use futures::executor::block_on;
-use turnstream::session::suite::{entries_of_every_kind, numbered_entries};
 use turnstream::session::{Entry, JsonLinesStore, Store};
+use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries};
 
 use crate::{assert_written, stored};
 

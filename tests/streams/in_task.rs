@@ -19,7 +19,7 @@ use turnstream::task::{InTask, InTaskExt};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event};
 
-use crate::support::tools::spec;
+use turnstream_test_support::tools::spec;
 
 type Item = Result<usize, Error>;
 

@@ -14,8 +14,8 @@ use turnstream::{
     Usage,
 };
 
-use crate::support::runs::collect_rest;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::collect_rest;
+use turnstream_test_support::tools::spec;
 
 fn input_usage(input_tokens: u64) -> Usage {
     Usage { input_tokens, ..Usage::default() }

@@ -15,5 +15,3 @@ mod loop_stream;
 mod script;
 mod scripted;
 mod stop_after_turn;
-#[path = "../support/mod.rs"]
-mod support;

@@ -15,8 +15,8 @@ use turnstream::{ErrorKind, History, Toolkit};
 use turnstream::provider::{Provider, Scripted};
 use turnstream::stream::TurnStreamExt;
 
-use crate::support::providers::user_request;
-use crate::support::tools::spec;
+use turnstream_test_support::providers::user_request;
+use turnstream_test_support::tools::spec;
 
 /// The result of one call of a tool.
 async fn call_tool(tool: Tool, arguments: &str) -> ToolResult {
@@ -271,11 +271,11 @@ mod enums {
     #![expect(dead_code, reason = "the values are only printed")]
 
     use schemars::JsonSchema;
-    use turnstream::testing::{Wire, lint};
     use turnstream::{Item, Request};
+    use turnstream_testing::{Wire, lint};
 
     use super::*;
-    use crate::support::wires::encode;
+    use turnstream_test_support::wires::encode;
 
     #[derive(Debug, Deserialize, JsonSchema)]
     #[serde(tag = "kind", rename_all = "snake_case")]

@@ -17,7 +17,5 @@ mod rationale;
 mod runs;
 mod search;
 mod search_quality;
-#[path = "../support/mod.rs"]
-mod support;
 mod toolkit;
 mod verdicts;

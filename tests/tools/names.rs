@@ -6,8 +6,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Toolkit};
 
-use crate::support::runs::reply_calling;
-use crate::support::tools::{Counter, ok_tool, spec};
+use turnstream_test_support::runs::reply_calling;
+use turnstream_test_support::tools::{Counter, ok_tool, spec};
 
 fn constant_tool(name: &str, says: &'static str) -> Tool {
     Tool::raw(spec(name), move |_, _| async move { says }).unwrap()

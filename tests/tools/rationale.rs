@@ -11,13 +11,13 @@ use turnstream::item::ResultKind;
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::request::{Output, OutputSchema};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::{Wire, lint};
 use turnstream::tool::{
     PreparedCall, Rationale, Risk, Tool, ToolHandler, ToolSpec, ToolSpecs, ToolUpdate, Verdict,
 };
 use turnstream::{Agent, Event, History, Item, Outcome, Request, Toolkit};
+use turnstream_testing::{Wire, lint};
 
-use crate::support::wires::encode;
+use turnstream_test_support::wires::encode;
 
 const RATIONALE_FIELD: &str =
     r#""_why":{"expected_outcome":"it is there","stop_condition":"when it is","risk":"high"}"#;

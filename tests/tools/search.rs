@@ -12,17 +12,17 @@ use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{PendingCall, ResultKind, ToolCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Session, SessionState, restore_history};
-use turnstream::testing::Wire;
 use turnstream::tool::{Tool, ToolSearch, ToolSpec, Verdict};
 use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Journal, Outcome, Provider, Request,
     Toolkit,
 };
+use turnstream_testing::Wire;
 
-use crate::support::replays::{check_replay, replaying_recorder};
-use crate::support::runs::{pull_until, result_summaries, tool_calls, tool_results};
-use crate::support::tools::{Counter, ok_tool, spec, uncounted_tool};
-use crate::support::wires::encode;
+use turnstream_test_support::replays::{check_replay, replaying_recorder};
+use turnstream_test_support::runs::{pull_until, result_summaries, tool_calls, tool_results};
+use turnstream_test_support::tools::{Counter, ok_tool, spec, uncounted_tool};
+use turnstream_test_support::wires::encode;
 
 /// A tool with a required number, which it returns.
 fn number_tool(name: &str) -> Tool {

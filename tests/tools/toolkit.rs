@@ -18,7 +18,7 @@ use turnstream::turn::StopReason;
 use turnstream::{Event, History, Item, Toolkit};
 
 use super::runs::fixture::{spec, turn_from_reply};
-use crate::support::tools::reply_calling_nap;
+use turnstream_test_support::tools::reply_calling_nap;
 
 /// A tool that sleeps for the requested number of milliseconds, and counts its running calls.
 fn counting_sleep_tool(running: &Arc<AtomicUsize>, most: &Arc<AtomicUsize>) -> Tool {

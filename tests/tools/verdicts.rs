@@ -12,8 +12,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolOutput, Verdict};
 use turnstream::{Agent, ErrorKind, Event, Item, Outcome, Toolkit};
 
-use crate::support::runs::pull_ready;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::pull_ready;
+use turnstream_test_support::tools::spec;
 
 fn tool_results(outcome: &Outcome) -> Vec<&ToolResult> {
     outcome.new_items().iter().filter_map(Item::as_tool_result).collect()

@@ -10,11 +10,11 @@ use serde_json::{Value, json};
 use turnstream::provider::Reply;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::{Answer, Wire};
 use turnstream::turn::Turn;
 use turnstream::{Error, History, Usage};
+use turnstream_testing::{Answer, Wire};
 
-use crate::support::wires::decode_in_dialect;
+use turnstream_test_support::wires::decode_in_dialect;
 
 fn decode_turn(wire: Wire, body: String) -> Result<Turn, Error> {
     let (body, after) = (stream::iter([Ok(Bytes::from(body))]), History::empty("h"));

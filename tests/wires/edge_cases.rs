@@ -12,8 +12,8 @@ use turnstream::stream::{TurnStreamExt, seal};
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request, Usage};
 
-use crate::support::items::as_turn_end;
-use crate::support::wires::{decode_sse_turn, sse_body};
+use turnstream_test_support::items::as_turn_end;
+use turnstream_test_support::wires::{decode_sse_turn, sse_body};
 
 const FINISH_STOP_CHUNK: &str = r#"{"choices":[{"index":0,"delta":{},"finish_reason":"stop"}]}"#;
 const FINISH_TOOL_CALLS_CHUNK: &str =
@@ -444,8 +444,8 @@ mod over_http {
     use turnstream::http::{HttpClient, Timeouts};
     use turnstream::provider::{OpenAiChat, Provider};
     use turnstream::stream::TurnStreamExt;
-    use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
     use turnstream::{Error, ErrorKind, Item, Request};
+    use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
     use super::request_with_items;
 

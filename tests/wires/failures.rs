@@ -12,8 +12,8 @@ use turnstream::error::RateLimitScope::{
 use turnstream::http::HttpClient;
 use turnstream::provider::{Anthropic, Ollama, OpenAiChat, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Error, ErrorKind, History, Item, Request};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
 use ErrorKind::{
     Auth, Billing, ContextWindow, Filtered, GenerationFailed, InvalidRequest, Overloaded,

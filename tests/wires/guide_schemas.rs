@@ -3,7 +3,7 @@
 //!
 //! Two kinds of schemas are collected from the text: JSON that is a schema, and types that derive
 //! `JsonSchema`. JSON is sent on each wire, as the parameters of a tool or as the schema of an
-//! answer. The wire's encoder must not change it, and the [lint](turnstream::testing::lint) of the
+//! answer. The wire's encoder must not change it, and the [lint](turnstream_testing::lint) of the
 //! vendor must accept it. A type may only have fields of the types that `EveryType` has, which is
 //! sent in the same way.
 
@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use turnstream::Tool;
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{Options, Output, OutputSchema, ToolSpec};
-use turnstream::testing::{Wire, lint};
 use turnstream::{Error, History, Item, Request};
+use turnstream_testing::{Wire, lint};
 
 /// The models of a wire, and the encoder of its requests.
 const MODEL: &str = "any";

@@ -9,12 +9,12 @@ use turnstream::item::{MediaSource, Part, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Reply, anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::{Answer, Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::{PartialTurn, Turn};
 use turnstream::{Error, History, Item, Request};
+use turnstream_testing::{Answer, Wire, lint};
 
-use crate::support::wires::{decode_in_dialect, encode_and_lint};
+use turnstream_test_support::wires::{decode_in_dialect, encode_and_lint};
 
 const MODEL: &str = "gemini-3-pro";
 
@@ -168,8 +168,8 @@ mod in_a_run {
     use turnstream::provider::{
         Anthropic, Fallback, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider,
     };
-    use turnstream::testing::ModelServer;
     use turnstream::tool::Tool;
+    use turnstream_testing::ModelServer;
 
     use super::*;
 

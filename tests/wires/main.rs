@@ -15,8 +15,6 @@
 //! | `phantom_calls` | no call runs unless its arguments are known in full |
 //! | `any_field` | a field with an unexpected value does not fail the turn, with few exceptions |
 //! | `handoff` | a history moves from one wire's model to another wire's model |
-//! | `testing_corpus` | the lints of `testing` accept the requests that vendors accepted |
-//! | `testing_wires`, `testing_server` | the loopback server, without and with a network |
 //! | `vendor_rules` | names, ids, schemas and server tools obey the rules of the server they go to |
 //! | `unsupported_parts` | images and files that a wire cannot send never make a conversation unusable |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
@@ -37,11 +35,6 @@ mod openai_chat;
 mod openai_responses;
 mod phantom_calls;
 mod size_limits;
-#[path = "../support/mod.rs"]
-mod support;
-mod testing_corpus;
-mod testing_server;
-mod testing_wires;
 #[cfg(feature = "http")]
 mod unsupported_parts;
 #[cfg(feature = "http")]

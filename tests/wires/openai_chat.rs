@@ -8,7 +8,7 @@ use turnstream::sse::write_frame;
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
-use crate::support::wires::decode_sse_turn;
+use turnstream_test_support::wires::decode_sse_turn;
 
 fn decode_turn(chunks: &[&str]) -> Result<Turn, Error> {
     let mut body = Vec::new();
@@ -293,11 +293,11 @@ mod over_http {
     use turnstream::http::HttpClient;
     use turnstream::provider::OpenAiChat;
     use turnstream::stream::TurnStreamExt;
-    use turnstream::testing::http::BodyPart as Piece;
-    use turnstream::testing::http::{HttpResponse, LoopbackServer};
     use turnstream::{Agent, provider::Provider};
+    use turnstream_testing::http::BodyPart as Piece;
+    use turnstream_testing::http::{HttpResponse, LoopbackServer};
 
-    use crate::support::tools::sum_tool;
+    use turnstream_test_support::tools::sum_tool;
 
     fn sse_response(chunks: &[String]) -> HttpResponse {
         let frames = chunks.iter().map(|chunk| Piece::Bytes(format!("data: {chunk}\n\n").into()));
@@ -374,7 +374,7 @@ mod over_http {
     /// The request that a server receives for a plain question: the path, the headers, the body.
     async fn received_request(
         make: impl FnOnce(OpenAiChat, String) -> OpenAiChat,
-    ) -> (turnstream::testing::http::HttpRequest, Value) {
+    ) -> (turnstream_testing::http::HttpRequest, Value) {
         let answer = [choice_chunk(&json!({ "content": "hi" }), Some("stop")), "[DONE]".to_owned()];
         let server = LoopbackServer::start(move |_| sse_response(&answer)).await.unwrap();
         let model = OpenAiChat::new("m").with_api_key("sk-key");

@@ -4,7 +4,7 @@
 use turnstream::ErrorKind;
 use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
 
-use crate::support::wires::{decode_sse_turn, sse_body};
+use turnstream_test_support::wires::{decode_sse_turn, sse_body};
 
 /// The calls that may run, or the kind of the error.
 fn runnable_calls(

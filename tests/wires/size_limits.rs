@@ -7,7 +7,7 @@ use turnstream::ErrorKind;
 use turnstream::provider::openai_chat::{Dialect, ThinkTags};
 use turnstream::provider::{Decode, anthropic, gemini, ollama, openai_chat, openai_responses};
 
-use crate::support::wires::{decode_json_lines_turn, decode_sse_turn};
+use turnstream_test_support::wires::{decode_json_lines_turn, decode_sse_turn};
 
 const ITEM_COUNT: usize = 100_000;
 

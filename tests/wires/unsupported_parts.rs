@@ -16,12 +16,12 @@ use turnstream::replay::{Recorder, Recording};
 use turnstream::request::Options;
 use turnstream::session::{MemoryStore, Session, SessionState};
 use turnstream::stream::TurnStream;
-use turnstream::testing::ModelServer;
-use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::tool::{ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Request, Tool};
+use turnstream_testing::ModelServer;
+use turnstream_testing::http::{HttpResponse, LoopbackServer};
 
-use crate::support::buffer::SharedBuffer;
+use turnstream_test_support::buffer::SharedBuffer;
 
 /// A provider, and a part that its wire cannot send.
 struct Case {

@@ -11,12 +11,12 @@ use turnstream::provider::{
     openai_responses,
 };
 use turnstream::request::{Options, Output, OutputSchema, ToolChoice};
-use turnstream::testing::{ModelServer, Wire, lint};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, History, Item, Provider, Request};
+use turnstream_testing::{ModelServer, Wire, lint};
 
-use crate::support::tools::{Counter, ok_tool};
-use crate::support::wires::{encode, encode_bytes};
+use turnstream_test_support::tools::{Counter, ok_tool};
+use turnstream_test_support::wires::{encode, encode_bytes};
 
 /// A provider for a server other than the vendor's.
 fn compatible_provider(wire: Wire, server: &ModelServer) -> Arc<dyn Provider> {

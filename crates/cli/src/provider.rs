@@ -8,8 +8,8 @@ use turnstream::http::HttpClient;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{Anthropic, Gemini, Ollama, OpenAiChat, OpenAiResponses, Provider};
 use turnstream::stream::TurnStream;
-use turnstream::testing::ModelServer;
 use turnstream::{Error, ErrorKind, Request};
+use turnstream_testing::ModelServer;
 
 use crate::args::Args;
 use crate::offline;

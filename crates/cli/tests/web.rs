@@ -11,8 +11,8 @@ use serde_json::{Value, json};
 use turnstream::Usage;
 use turnstream::item::StopReason;
 use turnstream::provider::Reply;
-use turnstream::testing::ModelServer;
 use turnstream_test_support::programs::example_program;
+use turnstream_testing::ModelServer;
 
 /// The time limit for each wait.
 const LIMIT: Duration = Duration::from_secs(20);

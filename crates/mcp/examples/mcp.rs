@@ -14,10 +14,10 @@ use futures::TryStreamExt;
 use serde_json::json;
 use turnstream::event::{Event, ToolEvent};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::mcp::{McpServer, McpTool};
 use turnstream::tool::ToolSource;
 use turnstream::{Agent, Item};
 use turnstream_mcp::{Client, ServerCommand};
+use turnstream_testing::mcp::{McpServer, McpTool};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn Error>> {

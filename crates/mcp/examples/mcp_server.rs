@@ -10,7 +10,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
+use turnstream_testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
 
 const HELP: &str = "\
 A scripted MCP server. The results of its tools are made up, especially the weather.

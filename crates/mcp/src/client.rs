@@ -154,7 +154,7 @@ impl Client {
     ///
     /// ```
     /// use turnstream_mcp::Client;
-    /// use turnstream::testing::mcp::McpServer;
+    /// use turnstream_testing::mcp::McpServer;
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {

@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
-use turnstream::testing::mcp::{McpServer, McpTool};
 use turnstream::tool::{ToolSource, Verdict};
 use turnstream::{Agent, Tool, Toolkit};
 use turnstream_mcp::Client;
+use turnstream_testing::mcp::{McpServer, McpTool};
 
 use crate::support::{builder_of, call, client_of, echo_tool, no_arguments, run_call};
 

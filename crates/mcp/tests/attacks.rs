@@ -18,11 +18,11 @@ use turnstream::http::{Credential, Token};
 use turnstream::item::Part;
 use turnstream::provider::Scripted;
 use turnstream::request::Options;
-use turnstream::testing::mcp::{
-    McpAnswer, McpCall, McpEra, McpFault, McpRequestStatus, McpServer, McpTool,
-};
 use turnstream::{Agent, Event, Tool};
 use turnstream_mcp::{Client, ElicitationAnswer, Limits, ServerCommand};
+use turnstream_testing::mcp::{
+    McpAnswer, McpCall, McpEra, McpFault, McpRequestStatus, McpServer, McpTool,
+};
 
 use crate::raw_server::{
     Out, builder_of_one_tool, client_of_one_tool, discovered, http_answers, initialized, listed,

@@ -6,10 +6,10 @@ use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::item::{Content, Part, ResultKind};
 use turnstream::provider::gemini;
-use turnstream::testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
-use turnstream::testing::{Wire, lint};
 use turnstream::{History, Item, Request};
 use turnstream_mcp::{Limits, MediaParts};
+use turnstream_testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
+use turnstream_testing::{Wire, lint};
 
 use crate::support::{builder_of, call, call_text, client_of, echo_tool, no_arguments};
 

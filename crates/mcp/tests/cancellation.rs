@@ -6,7 +6,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::Event;
 use turnstream::event::ToolEvent;
-use turnstream::testing::mcp::{McpEra, McpReceived, McpRequestStatus, McpServer, McpTool};
+use turnstream_testing::mcp::{McpEra, McpReceived, McpRequestStatus, McpServer, McpTool};
 
 use crate::support::{builder_of, client_of, no_arguments, run_call};
 
@@ -69,7 +69,7 @@ async fn no_message_of_a_dropped_call_reaches_the_next_one() {
         call.progress(1.0, None, None).await;
         let schema = json!({ "type": "object", "properties": {} });
         match call.elicit("name", "Your name?", schema).await {
-            Ok(_) => turnstream::testing::mcp::McpAnswer::text("answered"),
+            Ok(_) => turnstream_testing::mcp::McpAnswer::text("answered"),
             Err(answer) => answer,
         }
     });

@@ -8,9 +8,9 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::event::{AppendReason, EndReason};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::mcp::{McpAnswer, McpEra, McpServer, McpTool};
 use turnstream::{Agent, Event};
 use turnstream_mcp::Client;
+use turnstream_testing::mcp::{McpAnswer, McpEra, McpServer, McpTool};
 
 use crate::support::{client_of, echo_tool, no_arguments};
 

@@ -5,8 +5,8 @@ use std::time::Duration;
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 use turnstream::ErrorKind;
-use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 use turnstream_mcp::{Client, Era, Limits};
+use turnstream_testing::mcp::{McpEra, McpFault, McpServer};
 
 use crate::support::{builder_of, call_text, client_of, echo_tool};
 

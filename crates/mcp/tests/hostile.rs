@@ -9,8 +9,8 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, AsyncWriteExt, BufReader};
 use tokio::time::Instant;
 use turnstream::ErrorKind;
-use turnstream::testing::mcp::{McpEra, McpFault, McpServer};
 use turnstream_mcp::{Client, Limits};
+use turnstream_testing::mcp::{McpEra, McpFault, McpServer};
 
 use crate::raw_server::{
     answer, discovered, http_answers, http_json, http_message, listed, listed_tool, raw_client,

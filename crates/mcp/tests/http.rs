@@ -8,9 +8,9 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::http::{Credential, Token};
-use turnstream::testing::mcp::{McpEra, McpRequestStatus, McpServer, McpTool};
 use turnstream::{ErrorKind, Event};
 use turnstream_mcp::{Client, ClientBuilder, Era};
+use turnstream_testing::mcp::{McpEra, McpRequestStatus, McpServer, McpTool};
 
 use crate::raw_server::{answer, http_answers, http_empty, http_json, http_message, initialized};
 use crate::support::{call_text, echo_tool, no_arguments, run_call};
@@ -57,7 +57,7 @@ async fn dropping_a_run_cancels_its_call_over_http() {
             }
         }
         drop(run);
-        let is_cancelled = |it: &turnstream::testing::mcp::McpReceived| {
+        let is_cancelled = |it: &turnstream_testing::mcp::McpReceived| {
             it.is_call("hangs") && it.status == Some(McpRequestStatus::Cancelled)
         };
         server.handle().wait_until(|log| log.iter().any(is_cancelled)).await;

@@ -1,6 +1,6 @@
 //! MCP servers as toolkits: listing, calls, cancellation and faults.
 //!
-//! Most tests use the scripted server of `turnstream::testing`. Those in `foreign` use third-party
+//! Most tests use the scripted server of `turnstream_testing`. Those in `foreign` use third-party
 //! servers, which `run.sh` installs. Those in `examples` and `mcp_server_example` run the examples as
 //! programs.
 

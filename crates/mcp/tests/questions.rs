@@ -7,9 +7,9 @@ use std::time::Duration;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::mcp::{McpAnswer, McpCall, McpEra, McpServer, McpTool};
 use turnstream::{Agent, Event, Usage};
 use turnstream_mcp::{Client, ElicitationAnswer, ElicitationForm, Limits};
+use turnstream_testing::mcp::{McpAnswer, McpCall, McpEra, McpServer, McpTool};
 
 use crate::support::{builder_of, call_text, client_of, no_arguments, run_call};
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use turnstream::ErrorKind;
 use turnstream::item::{Content, Part};
-use turnstream::testing::mcp::{McpEra, McpServer};
+use turnstream_testing::mcp::{McpEra, McpServer};
 
 use crate::support::client_of;
 

@@ -5,9 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use serde_json::json;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::mcp::{McpEra, McpServer, McpTool};
 use turnstream::{Agent, ErrorKind, Item, Tool};
 use turnstream_mcp::Client;
+use turnstream_testing::mcp::{McpEra, McpServer, McpTool};
 
 use crate::raw_server::{
     answer, discovered, http_answers, http_empty, http_json, http_message, initialized, listed,

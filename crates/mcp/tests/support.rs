@@ -5,9 +5,9 @@ use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
 use turnstream::item::ToolResult;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::mcp::{McpServer, McpTool};
 use turnstream::{Agent, Event, Run, Toolkit};
 use turnstream_mcp::{Client, ClientBuilder};
+use turnstream_testing::mcp::{McpServer, McpTool};
 
 /// A client of the scripted server, over streams in memory.
 pub(crate) fn client_of(server: &McpServer) -> Client {

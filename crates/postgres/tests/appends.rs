@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use futures::future::join_all;
 use turnstream::ErrorKind;
-use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, Store};
 use turnstream_postgres::{PostgresError, PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use crate::proxy::{Break, Proxy};
 use crate::support::{

@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use turnstream::ErrorKind;
 use turnstream::session::Store;
-use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream_postgres::{PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use crate::support::{
     admin, assert_no_password, connect, expect_postgres_error, options, shared_server, unique_name,

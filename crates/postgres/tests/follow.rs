@@ -6,8 +6,8 @@ use futures::future::join;
 use futures::{FutureExt, StreamExt};
 use tokio_postgres::{AsyncMessage, NoTls};
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
 use turnstream_postgres::PostgresOptions;
+use turnstream_testing::session_suite::numbered_entries;
 
 use crate::proxy::{MarkerProxy, Scope};
 use crate::support::{

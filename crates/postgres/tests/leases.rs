@@ -9,11 +9,11 @@ use futures::{FutureExt, StreamExt};
 use serde_json::json;
 use tokio_postgres::Client;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{AlreadyLeased, Conflict, Lease, LeaseLost, Session, Store};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event};
 use turnstream_postgres::{PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
 use crate::support::{

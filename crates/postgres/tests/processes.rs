@@ -5,9 +5,9 @@ use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{AlreadyLeased, LeaseLost, Store};
 use turnstream_postgres::{PostgresOptions, PostgresStore};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use crate::support::{connect, options, shared_server, text_of, unique_name, until};
 

@@ -2,8 +2,8 @@
 
 use futures::future::join_all;
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
 use turnstream_postgres::{PostgresErrorKind, PostgresOptions, PostgresStore};
+use turnstream_testing::session_suite::numbered_entries;
 
 use crate::support::{
     admin, connect, expect_postgres_error, options, options_for, quoted, shared_server, unique_name,

@@ -4,9 +4,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 use std::time::{Duration, SystemTime};
 
-use turnstream::session::suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, Store};
 use turnstream_postgres::PostgresStore;
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use crate::proxy::{Break, MarkerProxy, Proxy, Scope};
 use crate::support::{
@@ -24,7 +24,7 @@ fn connect_elsewhere() -> PostgresStore {
     .unwrap()
 }
 
-turnstream::session_suite!(
+turnstream_testing::session_suite!(
     in_postgres,
     ignore = "needs PostgreSQL: crates/postgres/tests/run.sh",
     super::connect_elsewhere

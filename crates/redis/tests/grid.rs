@@ -4,19 +4,17 @@
 use std::marker::PhantomData;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
-use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::agent::InputReceipt;
 use turnstream::hub::{
     Command, CommandInbox, EventLog, EventNumber, LogEntry, LogStats, RunDirectory, SentCommand,
 };
 use turnstream_redis::{RedisEvents, RedisOptions};
-use turnstream_test_support::hub_suite::Backend;
 use turnstream_test_support::redis::Server;
+use turnstream_testing::hub_suite::Backend;
 
 /// A Redis that one process uses.
 pub(crate) type OneMachine = Machines<RedisEvents>;
@@ -121,43 +119,5 @@ impl<E: Connect + EventLog + CommandInbox + Clone + 'static> Backend for Machine
 
     async fn events() -> E {
         E::connect().await
-    }
-
-    async fn soon<T>(future: impl Future<Output = T>) -> Option<T> {
-        tokio::time::timeout(Duration::from_millis(150), future).await.ok()
-    }
-
-    async fn let_tasks_run() {
-        tokio::time::sleep(Duration::from_millis(200)).await;
-    }
-
-    fn time(time: Duration) -> Duration {
-        time / 30
-    }
-
-    fn step() -> Duration {
-        Duration::from_millis(4)
-    }
-
-    fn assert_elapsed(since: Instant, expected: Duration) {
-        let elapsed = since.elapsed();
-        assert!(elapsed >= expected && elapsed < expected + Duration::from_secs(2), "{elapsed:?}");
-    }
-
-    fn count(count: usize) -> usize {
-        count / 8
-    }
-
-    /// The run does not wait for its readers, which are slower here.
-    fn least_attached() -> usize {
-        300
-    }
-
-    fn stride() -> usize {
-        25
-    }
-
-    fn seeds() -> u64 {
-        6
     }
 }

@@ -28,30 +28,6 @@ macro_rules! on_backend {
     };
 }
 
-/// Generates the tests of a module of the suite for hubs. The clock cannot be paused.
-macro_rules! on_machines {
-    ($machines:path, $module:ident: $($kind:ident $($name:ident)?),* $(,)?) => {
-        $(on_machines!(@ $machines, $module, $kind $($name)?);)*
-    };
-    (@ $machines:path, $module:ident, paused $name:ident) => {
-        on_machines!(@ $machines, $module, $name);
-    };
-    (@ $machines:path, $module:ident, sync $name:ident) => {
-        #[test]
-        #[ignore = "needs Redis: crates/redis/tests/run.sh"]
-        fn $name() {
-            turnstream_test_support::hub_suite::$module::$name::<$machines>();
-        }
-    };
-    (@ $machines:path, $module:ident, $name:ident) => {
-        #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-        #[ignore = "needs Redis: crates/redis/tests/run.sh"]
-        async fn $name() {
-            turnstream_test_support::hub_suite::$module::$name::<$machines>().await;
-        }
-    };
-}
-
 mod grid;
 mod hubs;
 mod losses;

@@ -1,3 +1,7 @@
 //! The suite for hubs, on one machine.
 
-turnstream_test_support::hub_suite!(on_machines, crate::grid::OneMachine);
+turnstream_testing::hub_suite!(
+    on_redis,
+    ignore = "needs Redis: crates/redis/tests/run.sh",
+    crate::grid::OneMachine
+);

@@ -1,3 +1,7 @@
 //! The suite for hubs, with the readers and senders on another machine than the run.
 
-turnstream_test_support::hub_suite!(on_machines, crate::grid::TwoMachines);
+turnstream_testing::hub_suite!(
+    on_redis,
+    ignore = "needs Redis: crates/redis/tests/run.sh",
+    crate::grid::TwoMachines
+);

@@ -5,12 +5,12 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use turnstream::durable::Attempt;
-#[cfg(feature = "testing")]
-use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
 use turnstream::session::Store;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind};
+#[cfg(feature = "testing")]
+use turnstream_testing::durable_suite::SuiteRuns;
 
 /// The parts of a worker that its services need. Cheap to clone.
 #[derive(Clone, Default)]

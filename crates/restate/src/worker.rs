@@ -7,12 +7,12 @@ use std::sync::Arc;
 use restate_sdk::endpoint::Endpoint;
 use restate_sdk::http_server::HttpServer;
 use tokio::net::{TcpListener, TcpSocket};
-#[cfg(feature = "testing")]
-use turnstream::durable::suite::SuiteRuns;
 use turnstream::hub::Hub;
 use turnstream::session::Store;
 use turnstream::tool::RunData;
 use turnstream::{Agent, Error, ErrorKind};
+#[cfg(feature = "testing")]
+use turnstream_testing::durable_suite::SuiteRuns;
 
 use crate::inbox::Inbox;
 use crate::parts::WorkerParts;
@@ -95,8 +95,9 @@ impl Worker {
         self
     }
 
-    /// Lets the worker execute the runs of the engine [suite](turnstream::durable::suite). In the
-    /// suite's runs, the agent's name is the session's id.
+    /// Lets the worker execute the runs of the engine
+    /// [suite](mod@turnstream_testing::durable_suite). In the suite's runs, the agent's name is the
+    /// session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
         self.parts.suite = suite.clone();

@@ -8,11 +8,11 @@ use futures::future::BoxFuture;
 use support::{RestateServer, Worker as Process, register};
 use turnstream::durable::StoredCommand;
 use turnstream::durable::storage::SessionStatus;
-use turnstream::durable::suite::{EngineHost, SuiteRun, SuiteRuns};
 use turnstream::session::Entry;
 use turnstream::{Error, Outcome};
 use turnstream_restate::{Client, Worker};
 use turnstream_test_support::cases;
+use turnstream_testing::durable_suite::{EngineHost, SuiteRun, SuiteRuns};
 
 /// A server and a worker.
 struct RestateHost {
@@ -59,7 +59,7 @@ impl EngineHost for RestateHost {
     }
 }
 
-turnstream::durable_suite!(
+turnstream_testing::durable_suite!(
     on_restate,
     ignore = "needs a Restate server: crates/restate/tests/run.sh",
     super::RestateHost::start

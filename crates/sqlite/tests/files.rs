@@ -6,7 +6,7 @@ use std::path::Path;
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::ErrorKind;
-use turnstream::session::suite::{entries_of_every_kind, numbered_entries, text_entry};
+use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry};
 use turnstream::session::{Conflict, Entry, Store};
 use turnstream_sqlite::SqliteStore;
 #[cfg(unix)]

@@ -4,7 +4,7 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream::session::suite::text_entry;
+use turnstream_testing::session_suite::text_entry;
 use turnstream::session::{LeaseLost, Store};
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::temp_folder::TempFolder;

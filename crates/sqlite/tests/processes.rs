@@ -4,7 +4,7 @@ use std::fs;
 
 use futures::executor::block_on;
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
+use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::processes::{role_and_folder, test_process_command};
 use turnstream_test_support::temp_folder::TempFolder;

@@ -6,7 +6,7 @@ use std::fs;
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
+use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::failing_files::{
     copy_files, end_failures, is_in_failing_process, make_read_only,

@@ -4,7 +4,7 @@ use std::fs;
 
 use futures::executor::block_on;
 use rusqlite::Connection;
-use turnstream::session::suite::{numbered_entries, text_entry};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{SalvageReport, Store};
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::assert_damage;

@@ -13,6 +13,6 @@ fn open(folder: &Path) -> Result<Arc<dyn Store>, Error> {
     Ok(Arc::new(SqliteStore::open(folder.join("db"))?))
 }
 
-turnstream::session_suite!(contract, || super::TempStore::new(super::open));
+turnstream_testing::session_suite!(contract, || super::TempStore::new(super::open));
 store_suite!(runs, || super::ReopenableStore::on_disk(super::open));
 disk_store_suite!(on_disk, super::open, step = 41);

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
+use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::stored_format::assert_written;
 use turnstream_test_support::temp_folder::TempFolder;

@@ -24,9 +24,10 @@ const MAX_ATTEMPTS: usize = 8;
 /// ```
 /// use turnstream::Agent;
 /// use turnstream::durable::storage::copy_session;
-/// use turnstream::durable::{Attempt, MemoryEngine};
+/// use turnstream::durable::Attempt;
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::{MemoryStore, Store};
+/// use turnstream_testing::durable_suite::MemoryEngine;
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), turnstream::Error> {

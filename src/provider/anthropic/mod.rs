@@ -4,7 +4,6 @@ mod decode;
 mod dialect;
 mod encode;
 mod passthrough;
-#[cfg(feature = "testing")]
 pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;

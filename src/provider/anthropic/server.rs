@@ -1,4 +1,4 @@
-//! The server side of the Anthropic Messages API, for use in tests,
+//! The server side of the Anthropic Messages API,
 //! <https://docs.anthropic.com/en/docs/build-with-claude/streaming>.
 
 use serde_json::{Value, json};
@@ -7,21 +7,21 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent, WriterOutput,
+    Frame, ServerWire, TurnStart, UnsupportedContent, WireWriter, WriterOutput,
     call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
-    ping: |_| Some(ServerFrame::from_event(Some("ping"), &json!({ "type": "ping" }))),
-    error_frame: |body, _| ServerFrame::from_event(Some("error"), body),
+pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
+    ping: |_| Some(Frame::new(Some("ping"), &json!({ "type": "ping" }))),
+    error_frame: |body, _| Frame::new(Some("error"), body),
     status: |kind| match kind {
         ErrorKind::Billing => 402,
         ErrorKind::Overloaded => 529,
         kind => default_status(kind),
     },
     request_id_header: Some("request-id"),
-    ..ServerWire::new("anthropic", "/messages", MessageWriter::start, |error, status| {
+    ..ServerWire::new("anthropic", MessageWriter::start, |error, status| {
         let phrases = [
             (ErrorKind::ContextWindow, "prompt is too long"),
             (ErrorKind::ReasoningRefused, "Invalid `signature` in `thinking` block"),
@@ -35,7 +35,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
 struct MessageWriter {
     out: WriterOutput,
     id: String,
-    sign_fn: fn(&str) -> Option<String>,
+    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
     open_block: Option<(u32, OpenBlock)>,
     /// Whether the `ping` event that follows the first `content_block_start` event has been sent.
     has_pinged: bool,
@@ -44,26 +44,26 @@ struct MessageWriter {
 /// The kind of content block that is currently open.
 enum OpenBlock {
     Text,
-    /// The thinking text so far, and the block's signature, if the test script sets one.
+    /// The thinking text so far, and the block's signature, if the caller has written one.
     Thinking(String, Option<String>),
     Call,
 }
 
 impl MessageWriter {
-    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
-        let usage = opening.usage;
+    fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
+        let usage = start.usage;
         let mut writer = Self {
             out: WriterOutput::default(),
-            id: opening.id.to_owned(),
-            sign_fn: opening.sign_fn,
+            id: start.id.to_owned(),
+            sign: start.sign,
             open_block: None,
             has_pinged: false,
         };
         writer.write_event(&json!({ "type": "message_start", "message": {
-            "id": format!("msg_{}", opening.id),
+            "id": format!("msg_{}", start.id),
             "type": "message",
             "role": "assistant",
-            "model": opening.model,
+            "model": start.model,
             "content": [],
             "stop_reason": null,
             "stop_sequence": null,
@@ -98,7 +98,7 @@ impl MessageWriter {
         let Some((index, open)) = self.open_block.take() else { return };
         match open {
             OpenBlock::Thinking(text, own) => {
-                if let Some(signature) = own.or_else(|| (self.sign_fn)(&text)) {
+                if let Some(signature) = own.or_else(|| (self.sign)(&text)) {
                     self.out.record_signature(&signature, &text);
                     let delta = json!({ "type": "signature_delta", "signature": signature });
                     self.write_delta(index, &delta);
@@ -115,20 +115,11 @@ impl MessageWriter {
 
     fn write_event(&mut self, event: &Value) {
         let name = event["type"].as_str().unwrap_or_default().to_owned();
-        let role = match &*name {
-            "message_delta" => FrameRole::Terminal,
-            "message_stop" => FrameRole::Done,
-            _ => FrameRole::Event,
-        };
-        self.out.frames.push(ServerFrame {
-            event: Some(name.into()),
-            data: event.to_string(),
-            role,
-        });
+        self.out.push(Frame { event: Some(name.into()), ..Frame::new(None, event) });
     }
 }
 
-impl TurnWriter for MessageWriter {
+impl WireWriter for MessageWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
@@ -154,6 +145,7 @@ impl TurnWriter for MessageWriter {
             }
             ContentDelta::Signature(..) => return Err("a signature of text or of a call"),
             ContentDelta::HiddenReasoning(data) => {
+                self.close_block();
                 self.out.record_signature(&data, "");
                 let block = json!({ "type": "redacted_thinking", "data": data });
                 self.open_block(index, OpenBlock::Call, &block);

@@ -1,4 +1,4 @@
-//! The server side of Gemini's `streamGenerateContent` method, for use in tests,
+//! The server side of Gemini's `streamGenerateContent` method,
 //! <https://ai.google.dev/api/generate-content>.
 
 use serde_json::{Value, json};
@@ -7,19 +7,12 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    BufferedCall, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter,
-    UnsupportedContent, WriterOutput, call_id_or_generated, default_status, error_message,
+    BufferedCall, Frame, FrameFormat, ServerWire, TurnStart, UnsupportedContent, WireWriter,
+    WriterOutput, call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
-    // Returns `{model}` from `…/models/{model}:streamGenerateContent`.
-    model: |path, _| {
-        let (path, _query) = path.split_once('?').unwrap_or((path, ""));
-        let (model, _method) = path.rsplit_once('/')?.1.split_once(':')?;
-        Some(model)
-    },
-    wants_stream: |_| true,
+pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
     // The format is a JSON array, unless the request asks for server-sent events.
     format: |path| {
         let query = path.split_once('?').map_or("", |(_, query)| query);
@@ -30,7 +23,7 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     },
     // The delay is part of the error body.
     retry_after_header: |_| None,
-    ..ServerWire::new("gemini", ":streamGenerateContent", ContentWriter::start, |error, status| {
+    ..ServerWire::new("gemini", ContentWriter::start, |error, status| {
         let mut inner = json!({
             "code": status,
             "message": error_message(error, &[
@@ -57,7 +50,7 @@ struct ContentWriter {
     usage: Usage,
     /// Whether the model assigns ids to its calls and signs the first call in each turn.
     is_gemini_3: bool,
-    sign_fn: fn(&str) -> Option<String>,
+    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
     /// The finished calls, which are sent in a single chunk.
     buffered_calls: Vec<Value>,
     /// The call that is being written.
@@ -68,14 +61,14 @@ struct ContentWriter {
 }
 
 impl ContentWriter {
-    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
+    fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
         Box::new(Self {
             out: WriterOutput::default(),
-            id: opening.id.to_owned(),
-            model: opening.model.to_owned(),
-            usage: Usage { output_tokens: 0, reasoning_tokens: 0, ..opening.usage },
-            is_gemini_3: opening.model.contains("gemini-3"),
-            sign_fn: opening.sign_fn,
+            id: start.id.to_owned(),
+            model: start.model.to_owned(),
+            usage: Usage { output_tokens: 0, reasoning_tokens: 0, ..start.usage },
+            is_gemini_3: start.model.contains("gemini-3"),
+            sign: start.sign,
             buffered_calls: Vec::new(),
             open_call: BufferedCall::default(),
             pending_signature: None,
@@ -88,7 +81,7 @@ impl ContentWriter {
         call["args"] = arguments;
         let signed = signed_call_text(&call);
         if self.is_gemini_3 && !self.has_signed_call && self.pending_signature.is_none() {
-            self.pending_signature = (self.sign_fn)(&signed);
+            self.pending_signature = (self.sign)(&signed);
         }
         let part = self.sign_part(json!({ "functionCall": call }), &signed);
         self.has_signed_call = true;
@@ -132,33 +125,29 @@ impl ContentWriter {
                 counted[name] = tokens.into();
             }
         }
-        let role = match finish {
-            Some(reason) => {
-                candidate["finishReason"] = reason.into();
-                if reason == "CONTINUATION" {
-                    candidate["continuationToken"] = format!("continue_{}", self.id).into();
-                }
-                FrameRole::Terminal
+        if let Some(reason) = finish {
+            candidate["finishReason"] = reason.into();
+            if reason == "CONTINUATION" {
+                candidate["continuationToken"] = format!("continue_{}", self.id).into();
             }
-            None => FrameRole::Event,
-        };
+        }
         let chunk = json!({
             "modelVersion": self.model,
             "responseId": format!("response-{}", self.id),
             "candidates": [candidate],
             "usageMetadata": counted,
         });
-        self.out.frames.push(ServerFrame { event: None, data: chunk.to_string(), role });
+        self.out.push(Frame::new(None, &chunk));
     }
 }
 
 /// Returns the content that a call's signature covers: the call's name and arguments.
-pub(crate) fn signed_call_text(call: &Value) -> String {
+fn signed_call_text(call: &Value) -> String {
     let args = call.get("args").cloned().unwrap_or_else(|| json!({}));
     format!("{}{args}", call["name"].as_str().unwrap_or_default())
 }
 
-impl TurnWriter for ContentWriter {
+impl WireWriter for ContentWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
@@ -181,10 +170,10 @@ impl TurnWriter for ContentWriter {
                 self.write_part(json!({ "text": "" }));
             }
             ContentDelta::Signature(SignatureTarget::Call, signature) => {
-                if let Some(part) = self.buffered_calls.last_mut() {
-                    self.out.record_signature(&signature, &signed_call_text(&part["functionCall"]));
-                    part["thoughtSignature"] = signature.into();
-                }
+                let part = self.buffered_calls.last_mut();
+                let part = part.ok_or("a signature of a call that has been sent already")?;
+                self.out.record_signature(&signature, &signed_call_text(&part["functionCall"]));
+                part["thoughtSignature"] = signature.into();
             }
             ContentDelta::CallStart { call_id: id, name } => {
                 let mut call = json!({ "name": name });

@@ -23,7 +23,7 @@ use crate::request::Request;
 ///
 /// [`name`](Self::name), [`path`](Self::path), [`encode`](Self::encode), [`decoder`](Self::decoder)
 /// and the two associated types are required. The `own_wire` example implements a wire for a
-/// fictional vendor, and `testing::provider_suite` (with the `testing` feature) tests a provider.
+/// fictional vendor, and `provider_suite!` in the crate `turnstream-testing` tests a provider.
 ///
 /// If a method panics, the turn fails with an error. The exceptions are [`name`](Self::name),
 /// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, because

@@ -10,7 +10,6 @@
 mod chat;
 mod decode;
 mod encode;
-#[cfg(feature = "testing")]
 pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;

@@ -1,4 +1,4 @@
-//! The server side of Ollama's `/api/chat` endpoint, for use in tests,
+//! The server side of Ollama's `/api/chat` endpoint,
 //! <https://docs.ollama.com/api/chat>.
 
 use serde_json::{Value, json};
@@ -7,14 +7,12 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::ContentDelta;
 use crate::provider::server::{
-    BufferedCall, CREATED_AT_DATE, FrameFormat, FrameRole, ServerFrame, ServerWire, TurnStart,
-    TurnWriter, UnsupportedContent, WriterOutput, default_status, message_with_phrase,
+    BufferedCall, Frame, FrameFormat, ServerWire, TurnStart, UnsupportedContent, WireWriter,
+    WriterOutput, default_status, message_with_phrase,
 };
 use crate::usage::Usage;
 
-pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
-    // "stream: (default: true)"
-    wants_stream: |body| body["stream"] != Value::Bool(false),
+pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
     format: |_| FrameFormat::JSON_LINES,
     status: |kind| match kind {
         // The error body contains no code that distinguishes this error from too many requests.
@@ -23,7 +21,6 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
     },
     ..ServerWire::new(
         super::PROVIDER_NAME,
-        "/api/chat",
         LineWriter::start,
         |error, _| json!({ "error": message_with_phrase(error, error_phrase(error.kind())) }),
     )
@@ -32,14 +29,16 @@ pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
 struct LineWriter {
     out: WriterOutput,
     model: String,
+    created_at: String,
     open_call: BufferedCall,
 }
 
 impl LineWriter {
-    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
+    fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
         Box::new(Self {
             out: WriterOutput::default(),
-            model: opening.model.to_owned(),
+            model: start.model.to_owned(),
+            created_at: rfc3339_date(start.created_at),
             open_call: BufferedCall::default(),
         })
     }
@@ -48,20 +47,20 @@ impl LineWriter {
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
         line["message"][field] = value;
-        self.out.frames.push(ServerFrame::from_event(None, &line));
+        self.out.push(Frame::new(None, &line));
     }
 
     fn line_json(&self, done: bool) -> Value {
         json!({
             "model": self.model,
-            "created_at": CREATED_AT_DATE,
+            "created_at": self.created_at,
             "message": { "role": "assistant", "content": "" },
             "done": done,
         })
     }
 }
 
-impl TurnWriter for LineWriter {
+impl WireWriter for LineWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
@@ -116,8 +115,7 @@ impl TurnWriter for LineWriter {
                 line[name] = tokens.into();
             }
         }
-        let data = line.to_string();
-        self.out.frames.push(ServerFrame { event: None, data, role: FrameRole::Terminal });
+        self.out.push(Frame::new(None, &line));
         Ok(())
     }
 }
@@ -131,5 +129,42 @@ fn error_phrase(kind: ErrorKind) -> &'static str {
         ErrorKind::RateLimited => "too many requests",
         ErrorKind::Timeout => "request timed out",
         _ => "",
+    }
+}
+
+/// Returns a time in seconds since 1970 as an RFC 3339 date, such as `2023-11-14T22:13:20Z`.
+fn rfc3339_date(seconds: u64) -> String {
+    // The algorithm `civil_from_days` of Howard Hinnant,
+    // <https://howardhinnant.github.io/date_algorithms.html>. Years start in March.
+    let (days, time) = (seconds / 86_400 + 719_468, seconds % 86_400);
+    let (era, day) = (days / 146_097, days % 146_097);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (year, month) = match month {
+        0..=9 => (year, month + 3),
+        _ => (year + 1, month - 9),
+    };
+    let (hours, minutes, seconds) = (time / 3_600, time / 60 % 60, time % 60);
+    format!("{:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{seconds:02}Z", era * 400 + year)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_time_is_written_as_a_date() {
+        for (seconds, date) in [
+            (0, "1970-01-01T00:00:00Z"),
+            (951_782_399, "2000-02-28T23:59:59Z"),
+            (951_782_400, "2000-02-29T00:00:00Z"),
+            (951_868_800, "2000-03-01T00:00:00Z"),
+            (1_700_000_000, "2023-11-14T22:13:20Z"),
+            (4_107_542_400, "2100-03-01T00:00:00Z"),
+        ] {
+            assert_eq!(rfc3339_date(seconds), date);
+        }
     }
 }

@@ -8,7 +8,6 @@ mod dialect;
 mod encode;
 mod passthrough;
 mod presets;
-#[cfg(feature = "testing")]
 pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;

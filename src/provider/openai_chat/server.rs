@@ -1,4 +1,4 @@
-//! The server side of `OpenAI` Chat Completions, for use in tests,
+//! The server side of `OpenAI` Chat Completions,
 //! <https://platform.openai.com/docs/api-reference/chat-streaming>.
 //!
 //! Signed and encrypted reasoning is written in `OpenRouter`'s format,
@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    CREATED_AT, FrameRole, ServerFrame, ServerWire, TurnStart, TurnWriter, UnsupportedContent,
+    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, TurnStart, UnsupportedContent, WireWriter,
     WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
@@ -21,9 +21,9 @@ use crate::usage::Usage;
 /// The value of the `format` field in reasoning details.
 const REASONING_DETAIL_FORMAT: &str = "anthropic-claude-v1";
 
-pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
+pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
     request_id_header: Some(openai_errors::REQUEST_ID_HEADER),
-    ..ServerWire::new("openai_chat", "/chat/completions", ChunkWriter::start, |error, _| {
+    ..ServerWire::new("openai_chat", ChunkWriter::start, |error, _| {
         openai_errors::error_body(error, "maximum context length")
     })
 };
@@ -33,6 +33,7 @@ struct ChunkWriter {
     out: WriterOutput,
     id: String,
     model: String,
+    created_at: u64,
     include_usage: bool,
     /// The indices of all reasoning blocks that are written as reasoning details.
     detail_block_indices: BTreeSet<u32>,
@@ -49,10 +50,10 @@ struct ChunkWriter {
 }
 
 impl ChunkWriter {
-    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
+    fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
         let mut detailed = BTreeSet::new();
         let mut signatures = BTreeMap::new();
-        for (index, of, signature) in opening.signatures {
+        for (index, of, signature) in start.signatures {
             match of {
                 SignatureTarget::Text => {}
                 SignatureTarget::Reasoning => drop(detailed.insert(*index)),
@@ -60,9 +61,10 @@ impl ChunkWriter {
             }
         }
         let mut writer = Self {
-            id: opening.id.to_owned(),
-            model: opening.model.to_owned(),
-            include_usage: opening.request["stream_options"]["include_usage"] == json!(true),
+            id: start.id.to_owned(),
+            model: start.model.to_owned(),
+            created_at: start.created_at,
+            include_usage: start.request["stream_options"]["include_usage"] == json!(true),
             detail_block_indices: detailed,
             call_signatures: signatures,
             ..Self::default()
@@ -104,28 +106,28 @@ impl ChunkWriter {
         let choice = json!({
             "index": 0, "delta": delta, "logprobs": null, "finish_reason": null,
         });
-        self.write_chunk(&json!([choice]), None, FrameRole::Event);
+        self.write_chunk(&json!([choice]), None);
     }
 
-    fn write_chunk(&mut self, choices: &Value, usage: Option<Value>, role: FrameRole) {
+    fn write_chunk(&mut self, choices: &Value, usage: Option<Value>) {
         let mut chunk = json!({
             "id": format!("chatcmpl-{}", self.id),
             "object": "chat.completion.chunk",
-            "created": CREATED_AT,
+            "created": self.created_at,
             "model": self.model,
             "service_tier": "default",
-            "system_fingerprint": "fp_scripted",
+            "system_fingerprint": "fp_turnstream",
             "choices": choices,
         });
         // "All other chunks will also include a usage field, but with a null value."
         if self.include_usage {
             chunk["usage"] = usage.unwrap_or_default();
         }
-        self.out.frames.push(ServerFrame { event: None, data: chunk.to_string(), role });
+        self.out.push(Frame::new(None, &chunk));
     }
 }
 
-impl TurnWriter for ChunkWriter {
+impl WireWriter for ChunkWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
@@ -186,19 +188,18 @@ impl TurnWriter for ChunkWriter {
             StopReason::ContentFilter => "content_filter",
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
-            StopReason::Refusal => return Err("a refusal without text (see `Reply::refuse`)"),
+            StopReason::Refusal => return Err(REFUSAL_WITHOUT_TEXT),
             StopReason::Pause => return Err("a pause"),
         };
         let choice = json!({
             "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,
         });
-        self.write_chunk(&json!([choice]), None, FrameRole::Terminal);
+        self.write_chunk(&json!([choice]), None);
         if self.include_usage {
             let counted = openai_errors::usage_json(usage, "prompt_tokens", "completion_tokens");
-            self.write_chunk(&json!([]), Some(counted), FrameRole::Event);
+            self.write_chunk(&json!([]), Some(counted));
         }
-        let data = "[DONE]".to_owned();
-        self.out.frames.push(ServerFrame { event: None, data, role: FrameRole::Done });
+        self.out.push(Frame { data: "[DONE]".to_owned(), ..Frame::new(None, &Value::Null) });
         Ok(())
     }
 }

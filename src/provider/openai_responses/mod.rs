@@ -13,7 +13,6 @@ mod client_calls;
 mod decode;
 mod encode;
 mod passthrough;
-#[cfg(feature = "testing")]
 pub(crate) mod server;
 #[cfg(feature = "http")]
 mod wire;

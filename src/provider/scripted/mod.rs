@@ -9,8 +9,7 @@ use std::task::{Context, Poll, ready};
 
 use tokio::time::Sleep;
 
-pub use reply::Reply;
-pub(crate) use reply::ReplyStep;
+pub use reply::{Reply, ReplyStep};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::ProviderData;
@@ -175,7 +174,8 @@ impl TurnSource for ScriptedTurn {
                 turn.retract(why);
                 turn.set_model(&this.model);
             }
-            ReplyStep::Stop { reason, raw } => {
+            ReplyStep::Stop(reason) => {
+                let raw = reason.as_str().to_owned();
                 turn.stop(reason, &raw);
                 return Poll::Ready(Some(turn.complete()));
             }

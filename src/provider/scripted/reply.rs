@@ -46,21 +46,27 @@ enum BlockKind {
     Call,
 }
 
-/// A step in a scripted turn.
+/// A step of a [`Reply`], as a server that sends replies performs it.
 #[derive(Clone, Debug)]
-pub(crate) enum ReplyStep {
+#[non_exhaustive]
+pub enum ReplyStep {
     /// A piece of the content block with this index.
     Delta(u32, ContentDelta),
+    /// The turn's token usage so far.
     Usage(Usage),
+    /// An event that the turn yields unchanged. It has no form on any wire.
     Event(TurnEvent),
+    /// Retracts the output so far, for this reason. It has no form on any wire.
     Retract(String),
-    Stop {
-        reason: StopReason,
-        raw: String,
-    },
+    /// Completes the turn.
+    Stop(StopReason),
+    /// Ends the turn with an error.
     Error(Error),
+    /// Ends the stream without completing the turn.
     Disconnect,
+    /// Pauses the turn.
     Delay(Duration),
+    /// Keeps the turn pending until the client disconnects.
     Hang,
 }
 
@@ -69,7 +75,7 @@ impl ReplyStep {
     fn is_last(&self) -> bool {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
-            Self::Stop { .. } | Self::Error(_) | Self::Disconnect | Self::Hang => true,
+            Self::Stop(_) | Self::Error(_) | Self::Disconnect | Self::Hang => true,
             Self::Delta(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
         }
     }
@@ -216,8 +222,7 @@ impl Reply {
 
     /// Ends the turn with this stop reason. Steps added later are ignored.
     pub fn stop(self, reason: StopReason) -> Self {
-        let raw = reason.as_str().to_owned();
-        self.with_step(ReplyStep::Stop { reason, raw })
+        self.with_step(ReplyStep::Stop(reason))
     }
 
     /// Ends the turn with this error.
@@ -240,13 +245,9 @@ impl Reply {
         self.with_step(ReplyStep::Hang)
     }
 
-    /// Returns the steps added so far.
-    #[cfg(feature = "testing")]
-    pub(crate) fn steps(&self) -> &[ReplyStep] {
-        &self.steps
-    }
-
-    pub(crate) fn into_steps(mut self) -> Vec<ReplyStep> {
+    /// Returns the steps of the turn, up to the one that ends it. With
+    /// [`TurnWriter`](crate::provider::server::TurnWriter), a server sends them on any wire.
+    pub fn into_steps(mut self) -> Vec<ReplyStep> {
         if !self.steps.iter().any(ReplyStep::is_last) {
             let reason = match (self.has_calls, self.is_refusal) {
                 (true, _) => StopReason::ToolCalls,

@@ -1,4 +1,4 @@
-//! Defines the frames in a stream and encodes them.
+//! The frames of a stream, and how they are written to a response's body.
 
 use std::borrow::Cow;
 
@@ -7,39 +7,61 @@ use serde_json::Value;
 use crate::sse::write_frame;
 
 /// A frame in a stream: a server-sent event or a JSON document.
-#[derive(Debug)]
-pub(crate) struct ServerFrame {
-    pub(crate) event: Option<Cow<'static, str>>,
-    pub(crate) data: String,
-    pub(crate) role: FrameRole,
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Frame {
+    /// The name of the event, on wires whose events have names.
+    pub event: Option<Cow<'static, str>>,
+    /// The frame's data, which is JSON in all frames except the last one of Chat Completions.
+    pub data: String,
+    /// The values in the frame that a client must send back unchanged in later requests. A server
+    /// that keeps them can check those requests.
+    pub issued: Vec<Issued>,
 }
 
-/// The role of a frame at the end of the stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum FrameRole {
-    Event,
-    /// The frame that completes the turn.
-    Terminal,
-    /// The last frame of the stream.
-    Done,
+/// A value that a client must send back unchanged.
+#[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
+pub enum Issued {
+    /// A signature, and the text that it signs.
+    Signature {
+        /// The signature.
+        signature: String,
+        /// The text that the signature signs: the text of a thinking block (Anthropic, Chat
+        /// Completions), the id of the reasoning item (Responses), or the name and the arguments of
+        /// a call (Gemini). Empty if the signature does not depend on a text.
+        signed_text: String,
+    },
+    /// The id of an item that must be sent back together with the reasoning item before it, on the
+    /// Responses wire.
+    RequiresReasoning {
+        /// The item's id.
+        item: String,
+        /// The id of the reasoning item.
+        reasoning: String,
+    },
 }
 
-impl ServerFrame {
-    /// Creates a frame that does not end the turn or the stream.
-    pub(crate) fn from_event(event: Option<&'static str>, data: &Value) -> Self {
-        Self { event: event.map(Cow::Borrowed), data: data.to_string(), role: FrameRole::Event }
+impl Frame {
+    /// Creates a frame.
+    pub(in crate::provider) fn new(event: Option<&'static str>, data: &Value) -> Self {
+        Self { event: event.map(Cow::Borrowed), data: data.to_string(), issued: Vec::new() }
     }
 }
 
-/// The format in which frames are written to a body.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct FrameFormat {
-    pub(crate) content_type: &'static str,
+/// How a stream's frames are written to the body of its response.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct FrameFormat {
+    /// The value of the response's `content-type` header.
+    pub content_type: &'static str,
+    /// The bytes after the last frame. They are empty, except in a JSON array.
+    pub body_end: &'static str,
     layout: Layout,
     line_end: &'static str,
 }
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Events,
     JsonLines,
@@ -48,44 +70,36 @@ enum Layout {
 
 impl FrameFormat {
     /// The format for server-sent events.
-    pub(crate) const EVENTS: Self = Self {
+    pub(in crate::provider) const EVENTS: Self = Self {
         content_type: "text/event-stream; charset=utf-8",
+        body_end: "",
         layout: Layout::Events,
         line_end: "\n",
     };
 
     /// The JSON lines format, with a JSON document on each line.
-    pub(crate) const JSON_LINES: Self =
-        Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, line_end: "\n" };
+    pub(in crate::provider) const JSON_LINES: Self =
+        Self { content_type: "application/x-ndjson", layout: Layout::JsonLines, ..Self::EVENTS };
 
     /// The format for a single JSON array, as sent by Gemini.
-    pub(crate) const JSON_ARRAY: Self = Self {
+    pub(in crate::provider) const JSON_ARRAY: Self = Self {
         content_type: "application/json; charset=utf-8",
+        body_end: "]",
         layout: Layout::JsonArray,
         line_end: "\r\n",
     };
 
     /// The format for server-sent events, as sent by Gemini.
-    pub(crate) const GEMINI_EVENTS: Self =
+    pub(in crate::provider) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
-    /// Returns the same format with the given line ending, if the format allows it. `\r` alone does
-    /// not end a line of JSON, and line endings in an array are only whitespace.
-    pub(crate) fn with_line_end(self, line_end: &'static str) -> Self {
-        match self.layout {
-            Layout::Events => Self { line_end, ..self },
-            Layout::JsonLines if line_end == "\r\n" => Self { line_end, ..self },
-            Layout::JsonLines | Layout::JsonArray => self,
-        }
-    }
-
     /// Encodes the `n`th frame of a body, counted from 0.
-    pub(crate) fn encode_frame(&self, frame: &ServerFrame, n: usize) -> String {
+    pub fn encode(&self, frame: &Frame, n: usize) -> String {
         match self.layout {
             Layout::Events => {
                 let mut out = Vec::new();
                 write_frame(&mut out, frame.event.as_deref(), &frame.data);
-                self.apply_line_end(&String::from_utf8_lossy(&out))
+                String::from_utf8_lossy(&out).replace('\n', self.line_end)
             }
             Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
             Layout::JsonArray if n == 0 => format!("[{}", frame.data),
@@ -93,32 +107,12 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether the format allows other lines between frames. All formats except a JSON
-    /// array allow other lines.
-    pub(crate) fn accepts_extra_lines(&self) -> bool {
-        matches!(self.layout, Layout::Events | Layout::JsonLines)
-    }
-
-    /// Replaces each LF in a string with the format's line ending.
-    pub(crate) fn apply_line_end(&self, lines: &str) -> String {
-        lines.replace('\n', self.line_end)
-    }
-
-    /// Returns bytes that keep the connection alive without adding a frame to the body. JSON lines
-    /// cannot contain comments, but readers ignore empty lines.
-    pub(crate) fn keep_alive(&self) -> String {
+    /// Returns bytes that keep the connection alive without adding a frame to the body. JSON
+    /// documents cannot contain comments, but readers ignore empty lines.
+    pub(super) fn comment(&self) -> String {
         match self.layout {
-            Layout::Events => self.apply_line_end(": keep-alive\n\n"),
-            Layout::JsonLines | Layout::JsonArray => self.apply_line_end("\n"),
-        }
-    }
-
-    /// Returns the line ending after the last frame, and the bytes that follow it to close the
-    /// body.
-    pub(crate) fn closing_bytes(&self) -> (&'static str, Option<&'static str>) {
-        match self.layout {
-            Layout::Events | Layout::JsonLines => (self.line_end, None),
-            Layout::JsonArray => ("", Some("]")),
+            Layout::Events => ": keep-alive\n\n".replace('\n', self.line_end),
+            Layout::JsonLines | Layout::JsonArray => self.line_end.to_owned(),
         }
     }
 }
@@ -130,31 +124,24 @@ mod tests {
     use super::*;
 
     fn body(format: FrameFormat) -> String {
-        let frame = |n| ServerFrame::from_event(Some("piece"), &json!({ "n": n }));
-        let mut body: String = (0..2).map(|n| format.encode_frame(&frame(n), n)).collect();
-        if format.accepts_extra_lines() {
-            body.push_str(&format.keep_alive());
-        }
-        body + format.closing_bytes().1.unwrap_or_default()
+        let frame = |n| Frame::new(Some("piece"), &json!({ "n": n }));
+        let body: String = (0..2).map(|n| format.encode(&frame(n), n)).collect();
+        body + format.body_end
     }
 
     #[test]
     fn the_same_frames_are_written_in_every_format() {
         assert_eq!(
             body(FrameFormat::EVENTS),
-            "event: piece\ndata: {\"n\":0}\n\nevent: piece\ndata: {\"n\":1}\n\n: keep-alive\n\n"
+            "event: piece\ndata: {\"n\":0}\n\nevent: piece\ndata: {\"n\":1}\n\n"
         );
-        assert_eq!(body(FrameFormat::JSON_LINES), "{\"n\":0}\n{\"n\":1}\n\n");
+        assert_eq!(
+            body(FrameFormat::GEMINI_EVENTS),
+            "event: piece\r\ndata: {\"n\":0}\r\n\r\nevent: piece\r\ndata: {\"n\":1}\r\n\r\n"
+        );
+        assert_eq!(body(FrameFormat::JSON_LINES), "{\"n\":0}\n{\"n\":1}\n");
         assert_eq!(body(FrameFormat::JSON_ARRAY), "[{\"n\":0},\r\n{\"n\":1}]");
-    }
-
-    #[test]
-    fn a_format_uses_only_its_valid_line_ends() {
-        let ends = |format: FrameFormat| {
-            ["\n", "\r\n", "\r"].map(|end| format.with_line_end(end).closing_bytes().0)
-        };
-        assert_eq!(ends(FrameFormat::EVENTS), ["\n", "\r\n", "\r"]);
-        assert_eq!(ends(FrameFormat::JSON_LINES), ["\n", "\r\n", "\n"]);
-        assert_eq!(ends(FrameFormat::JSON_ARRAY), [""; 3]);
+        assert_eq!(FrameFormat::EVENTS.comment(), ": keep-alive\n\n");
+        assert_eq!(FrameFormat::JSON_LINES.comment(), "\n");
     }
 }

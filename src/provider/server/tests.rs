@@ -2,36 +2,25 @@
 
 use serde_json::{Value, json};
 
+use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
-use crate::provider::content_delta::ContentDelta;
-use crate::provider::server::{
-    FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter, WriterOutput,
-};
-use crate::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
+use crate::provider::server::{ContentDelta, Frame, Issued, TurnStart, TurnWriter, Wire};
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-const WIRES: [ServerWire; 5] = [
-    anthropic::server::SERVER_WIRE,
-    gemini::server::SERVER_WIRE,
-    ollama::server::SERVER_WIRE,
-    openai_chat::server::SERVER_WIRE,
-    openai_responses::server::SERVER_WIRE,
-];
-
-fn begin(
-    wire: ServerWire,
-    request: &Value,
-    sign: fn(&str) -> Option<String>,
-) -> Box<dyn TurnWriter> {
-    (wire.new_turn_writer)(&TurnStart {
-        id: "own-id",
-        model: "own-model",
-        request,
-        usage: Usage::default(),
-        signatures: &[],
-        sign_fn: sign,
-    })
+fn begin(wire: Wire, request: &Value, sign: fn(&str) -> Option<String>) -> TurnWriter {
+    TurnWriter::new(
+        wire,
+        TurnStart {
+            id: "own-id",
+            model: "own-model",
+            created_at: 1_700_000_000,
+            request,
+            usage: Usage::default(),
+            signatures: &[],
+            sign: Box::new(sign),
+        },
+    )
 }
 
 fn thought() -> ContentDelta {
@@ -40,23 +29,21 @@ fn thought() -> ContentDelta {
 
 #[test]
 fn each_part_of_a_turn_is_written_as_it_arrives() {
-    for wire in WIRES {
+    for wire in Wire::ALL {
         let mut turn = begin(wire, &json!({}), |_| None);
-        let mut frames: Vec<ServerFrame> = Vec::new();
+        let mut frames: Vec<Frame> = Vec::new();
         let word = ContentDelta::Text("word".into());
         for (index, delta, piece) in [(0, thought(), "thought"), (1, word, "word")] {
-            turn.write(index, delta).unwrap();
-            let new = std::mem::take(&mut turn.output().frames);
-            assert!(new.iter().any(|frame| frame.data.contains(piece)), "{}: {new:?}", wire.name);
+            let new = turn.write([(index, delta)]).unwrap();
+            assert!(new.iter().any(|frame| frame.data.contains(piece)), "{wire}: {new:?}");
             frames.extend(new);
         }
-        turn.stop(&StopReason::Stop, Usage::default()).unwrap();
-        frames.append(&mut turn.output().frames);
-        let ends = frames.iter().filter(|frame| frame.role == FrameRole::Terminal).count();
-        assert_eq!(ends, 1, "{}: {frames:?}", wire.name);
+        let last = turn.stop(&StopReason::Stop, Usage::default()).unwrap();
+        assert!(!last.is_empty(), "{wire}");
+        frames.extend(last);
         // Ollama's lines have no response id.
         let has_id = frames.iter().any(|frame| frame.data.contains("own-id"));
-        assert_eq!(has_id, wire.name != "ollama", "{}: {frames:?}", wire.name);
+        assert_eq!(has_id, wire != Wire::Ollama, "{wire}: {frames:?}");
     }
 }
 
@@ -64,17 +51,100 @@ fn each_part_of_a_turn_is_written_as_it_arrives() {
 #[test]
 fn reasoning_is_signed_only_if_the_caller_signs_it() {
     let request = json!({ "include": ["reasoning.encrypted_content"] });
-    for wire in [anthropic::server::SERVER_WIRE, openai_responses::server::SERVER_WIRE] {
+    for wire in [Wire::Anthropic, Wire::OpenAiResponses] {
         for (sign, signed) in [((|_| Some("S1".into())) as fn(&str) -> _, 1), (|_| None, 0)] {
             let mut turn = begin(wire, &request, sign);
-            turn.write(0, thought()).unwrap();
-            turn.stop(&StopReason::Stop, Usage::default()).unwrap();
-            let WriterOutput { frames, issued } = turn.output();
+            let mut frames = turn.write([(0, thought())]).unwrap();
+            frames.extend(turn.stop(&StopReason::Stop, Usage::default()).unwrap());
             let written = frames.iter().filter(|frame| frame.data.contains("S1"));
-            assert_eq!(written.count() > 0, signed > 0, "{}: {frames:?}", wire.name);
-            let is_signature =
-                |issued: &&IssuedItem| matches!(issued, IssuedItem::Signature { .. });
-            assert_eq!(issued.iter().filter(is_signature).count(), signed, "{}", wire.name);
+            assert_eq!(written.count() > 0, signed > 0, "{wire}: {frames:?}");
+            let is_signature = |issued: &&Issued| matches!(issued, Issued::Signature { .. });
+            let issued = frames.iter().flat_map(|frame| &frame.issued);
+            assert_eq!(issued.filter(is_signature).count(), signed, "{wire}");
         }
     }
+}
+
+#[test]
+fn a_value_is_issued_with_the_frame_that_contains_it() {
+    for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses] {
+        let request = json!({ "include": ["reasoning.encrypted_content"] });
+        let mut turn = begin(wire, &request, |_| None);
+        let hidden = ContentDelta::HiddenReasoning("S1".into());
+        let text = ContentDelta::Text("word".into());
+        let mut frames = turn.write([(0, text.clone()), (1, hidden), (2, text)]).unwrap();
+        frames.extend(turn.stop(&StopReason::Stop, Usage::default()).unwrap());
+        let issued: Vec<&Frame> = frames
+            .iter()
+            .filter(|frame| frame.issued.iter().any(|it| matches!(it, Issued::Signature { .. })))
+            .collect();
+        assert_eq!(issued.len(), 1, "{wire}: {frames:?}");
+        assert!(issued[0].data.contains("S1"), "{wire}: {issued:?}");
+    }
+}
+
+#[test]
+fn content_that_a_wire_cannot_express_is_an_unsupported_error() {
+    let refusal = || [(0, ContentDelta::Refusal("no".into()))];
+    for wire in Wire::ALL {
+        let found = begin(wire, &json!({}), |_| None).write(refusal());
+        let is_unsupported = matches!(wire, Wire::Gemini | Wire::Ollama);
+        assert_eq!(found.is_err(), is_unsupported, "{wire}");
+        if let Err(error) = found {
+            assert_eq!(error.kind(), ErrorKind::Unsupported, "{wire}");
+            assert!(error.message().contains(&wire.to_string()), "{error}");
+        }
+    }
+}
+
+#[test]
+fn calls_of_one_write_are_one_chunk_on_gemini() {
+    let call = |index| {
+        let name = format!("tool{index}");
+        let start = ContentDelta::CallStart { call_id: String::new(), name };
+        [
+            (index, start),
+            (index, ContentDelta::CallArgs("{}".into())),
+            (index, ContentDelta::CallEnd),
+        ]
+    };
+    let both =
+        begin(Wire::Gemini, &json!({}), |_| None).write([call(0), call(1)].concat()).unwrap();
+    assert_eq!(both.len(), 1, "{both:?}");
+    let mut turn = begin(Wire::Gemini, &json!({}), |_| None);
+    assert_eq!(turn.write(call(0)).unwrap().len() + turn.write(call(1)).unwrap().len(), 2);
+}
+
+#[test]
+fn an_error_has_the_status_and_the_delay_of_its_vendor() {
+    let error = Error::new(ErrorKind::Overloaded, "busy");
+    let statuses = Wire::ALL.map(|wire| wire.error_document(&error).status);
+    assert_eq!(statuses, [529, 503, 503, 503, 503]);
+    let late = error.with_retry_after(std::time::Duration::from_millis(1_500));
+    for wire in Wire::ALL {
+        let document = wire.error_document(&late);
+        match wire {
+            Wire::Gemini => assert!(document.body.to_string().contains("1.5s"), "{document:?}"),
+            _ => assert_eq!(document.headers, [("retry-after", "2".to_owned())], "{wire}"),
+        }
+        assert!(wire.error_frame(&late, 0).data.contains("busy"), "{wire}");
+    }
+}
+
+#[test]
+fn bytes_that_keep_a_connection_alive_are_valid_in_the_format() {
+    for wire in Wire::ALL {
+        let bytes = wire.keep_alive(&wire.frame_format("/?alt=sse"), 3);
+        let expected = match wire {
+            Wire::Anthropic => "event: ping\ndata: {\"type\":\"ping\"}\n\n",
+            Wire::OpenAiChat => ": keep-alive\n\n",
+            Wire::OpenAiResponses => {
+                "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n"
+            }
+            Wire::Gemini => ": keep-alive\r\n\r\n",
+            Wire::Ollama => "\n",
+        };
+        assert_eq!(bytes, expected, "{wire}");
+    }
+    assert_eq!(Wire::Gemini.keep_alive(&Wire::Gemini.frame_format("/"), 0).trim(), "");
 }

@@ -8,14 +8,14 @@ use turnstream::context::{
 use turnstream::event::{EndReason, RewriteReason};
 use turnstream::item::ItemKind;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::testing::{Wire, lint};
 use turnstream::{Error, ErrorKind, Event, History, Item, Request};
+use turnstream_testing::{Wire, lint};
 
-use crate::support::compaction::{encode_history, with_provider_data};
-use crate::support::items::{history_of, look_turn, token_usage};
-use crate::support::runs::{limits_with_max_turns, test_agent};
-use crate::support::tools::constant_tool;
-use crate::support::world::{FinishedRun, finish_run};
+use turnstream_test_support::compaction::{encode_history, with_provider_data};
+use turnstream_test_support::items::{history_of, look_turn, token_usage};
+use turnstream_test_support::runs::{limits_with_max_turns, test_agent};
+use turnstream_test_support::tools::constant_tool;
+use turnstream_test_support::world::{FinishedRun, finish_run};
 
 /// A turn with long reasoning and long arguments.
 fn long_turn(n: usize) -> Vec<Item> {
@@ -113,7 +113,7 @@ fn encoded_messages(wire: Wire, request: &Request) -> String {
     let mut request = Request::new(request.context.clone());
     request.options.max_output_tokens = Some(100);
     request.options.cache = turnstream::request::Cache::Off;
-    let body = crate::support::wires::encode(wire, "m", &request);
+    let body = turnstream_test_support::wires::encode(wire, "m", &request);
     let field = ["messages", "input", "contents"].into_iter().find(|field| !body[field].is_null());
     body[field.unwrap()].to_string()
 }

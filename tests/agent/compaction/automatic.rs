@@ -19,10 +19,10 @@ use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Toolkit};
 
 use super::{compaction_order, failure_log_hook, look_call_reply, look_tool, run_to_end};
-use crate::support::items::{
+use turnstream_test_support::items::{
     history_of, message_texts, round_trip_json, session_items, token_usage,
 };
-use crate::support::runs::{limits_with_max_turns, limits_without_retries};
+use turnstream_test_support::runs::{limits_with_max_turns, limits_without_retries};
 
 /// An agent whose requests are near the window from 800 tokens on.
 fn agent_near_window(model: &Scripted, compactor: impl Compactor + 'static) -> Agent {

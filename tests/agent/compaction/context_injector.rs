@@ -9,7 +9,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
 use super::{look_call_reply, look_tool};
-use crate::support::items::{history_of, look_turn, message_texts, session_items, token_usage};
+use turnstream_test_support::items::{
+    history_of, look_turn, message_texts, session_items, token_usage,
+};
 
 fn context_candidate(source: &str, text: &str, why: &str) -> ContextCandidate {
     ContextCandidate { source: source.into(), text: text.into(), why: why.into() }

@@ -7,7 +7,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Usage};
 
 use super::{compaction_order, look_tool, run_to_end};
-use crate::support::items::token_usage;
+use turnstream_test_support::items::token_usage;
 
 const RESULT_BYTES: usize = 22_000;
 

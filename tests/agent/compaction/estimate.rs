@@ -9,7 +9,7 @@ use turnstream::item::{ItemFlag, Part, ProviderData};
 use turnstream::tool::ToolSpec;
 use turnstream::{History, Item, Request, Usage};
 
-use crate::support::items::{
+use turnstream_test_support::items::{
     apply_compaction, as_tool_turn_end, history_of, look_result, look_turn, round_trip_json,
     session_items, token_usage,
 };

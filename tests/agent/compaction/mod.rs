@@ -19,8 +19,8 @@ use turnstream::provider::Reply;
 use turnstream::tool::Tool;
 use turnstream::{ErrorKind, Event, Journal, Outcome, Run, Usage};
 
-use crate::support::runs::push_event;
-use crate::support::tools::spec;
+use turnstream_test_support::runs::push_event;
+use turnstream_test_support::tools::spec;
 
 /// A tool `look` whose results have this number of bytes.
 fn look_tool(bytes: usize) -> Tool {

@@ -14,8 +14,8 @@ use turnstream::request::Options;
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, History, Item};
 
-use crate::support::compaction::{run_compactor, scripted_summarizer};
-use crate::support::items::{
+use turnstream_test_support::compaction::{run_compactor, scripted_summarizer};
+use turnstream_test_support::items::{
     apply_compaction, history_of, look_result, look_turn, message_texts, session_items, token_usage,
 };
 

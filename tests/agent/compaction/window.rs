@@ -4,7 +4,7 @@ use turnstream::context::Window;
 use turnstream::request::Options;
 use turnstream::{Item, Request};
 
-use crate::support::items::{as_tool_turn_end, history_of, token_usage};
+use turnstream_test_support::items::{as_tool_turn_end, history_of, token_usage};
 
 #[track_caller]
 fn assert_window(window: &Window, max_output_tokens: Option<u32>, expected: u64) {

@@ -18,10 +18,10 @@ use turnstream::task::InTaskExt;
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Error, Event, History, Item, Journal, Outcome, Run, Usage};
 
-use crate::support::clock;
-use crate::support::random_agent::{self, ToolLog};
-use crate::support::replays;
-use crate::support::seeded_random::Dice;
+use turnstream_test_support::clock;
+use turnstream_test_support::random_agent::{self, ToolLog};
+use turnstream_test_support::replays;
+use turnstream_test_support::seeded_random::Dice;
 
 /// The observations of one seed.
 pub(crate) struct SeedRun {

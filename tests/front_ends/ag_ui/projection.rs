@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use turnstream::item::{ItemKind, ToolResult};
 use turnstream::{History, Item, Journal};
 
-use crate::support::conversations::Events;
+use turnstream_testing::conversations::Events;
 
 /// The messages of one agent: text with calls, reasoning, and results, the last sorted by call.
 #[derive(Debug, Default, PartialEq)]

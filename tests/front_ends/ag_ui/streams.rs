@@ -8,8 +8,8 @@ use turnstream::ui::{ClientLimits, ErrorTexts};
 use turnstream::{Agent, Error, ErrorKind};
 
 use super::grammar;
-use crate::support::conversations::{Events, conversations};
 use crate::{body_text, run_with_a_retried_turn, runs_that_end_inside_a_call};
+use turnstream_testing::conversations::{Events, conversations};
 
 /// The first request of a conversation.
 pub(super) fn first_request() -> Value {

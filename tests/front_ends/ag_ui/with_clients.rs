@@ -7,7 +7,7 @@ use super::projection::{expected, found};
 use super::streams::{body_of, first_request};
 use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
-use crate::support::conversations::conversations;
+use turnstream_testing::conversations::conversations;
 
 /// The client's input for pending calls: verdicts, and results of its own tools.
 fn next_input(read: &Value, run: usize) -> Value {

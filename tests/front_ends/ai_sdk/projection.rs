@@ -18,7 +18,7 @@ use turnstream::item::{ItemKind, PendingCall, ResultKind, ToolResult};
 use turnstream::ui::ai_sdk::Version;
 use turnstream::{Event, History, Journal};
 
-use crate::support::conversations::Events;
+use turnstream_testing::conversations::Events;
 
 /// The steps that these runs should produce.
 pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version) -> Vec<Value> {

@@ -10,8 +10,10 @@ use turnstream::ui::ai_sdk::{AiSdk, Version};
 
 use super::grammar;
 use super::projection::{expected_steps, steps_of_message};
-use crate::support::conversations::{Conversation, Events, agent_of_conversations, conversations};
 use crate::{body_text, run_with_a_retried_turn, runs_that_end_inside_a_call};
+use turnstream_testing::conversations::{
+    Conversation, Events, agent_of_conversations, conversations,
+};
 
 pub(super) const VERSIONS: [Version; 3] = [Version::V5, Version::V6, Version::V7];
 

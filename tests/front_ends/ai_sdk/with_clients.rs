@@ -10,7 +10,7 @@ use super::projection::{expected_steps, steps_of_message};
 use super::streams::{VERSIONS, body_of};
 use crate::clients::Clients;
 use crate::mutations::{Mutation, Table};
-use crate::support::conversations::{Conversation, Events, conversations};
+use turnstream_testing::conversations::{Conversation, Events, conversations};
 
 /// The client releases that read a version's stream: the version's first release, which is the
 /// strictest, and the newest releases of this and later versions.

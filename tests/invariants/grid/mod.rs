@@ -15,11 +15,11 @@ use turnstream::provider::Scripted;
 use turnstream::{Agent, Event, EventStreamExt, History, Journal, Run};
 
 use self::scripts::Case;
-use crate::support::cases::sample_step;
-use crate::support::clock;
-use crate::support::replays;
-use crate::support::runs::{limits_without_retries, phase_after, push_event};
-use crate::support::tools::Executions;
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::clock;
+use turnstream_test_support::replays;
+use turnstream_test_support::runs::{limits_without_retries, phase_after, push_event};
+use turnstream_test_support::tools::Executions;
 
 /// A run of a case, its model and its tools.
 struct CaseRun {

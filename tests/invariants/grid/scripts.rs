@@ -11,7 +11,7 @@ use turnstream::tool::{Tool, ToolSpec, ToolUpdate};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Toolkit, Usage};
 
-use crate::support::tools::Executions;
+use turnstream_test_support::tools::Executions;
 
 /// One script.
 pub(crate) struct Case {

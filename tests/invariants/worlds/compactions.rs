@@ -13,8 +13,8 @@ use super::environment::{Environment, prior_history};
 use super::oracle::expects_more_turns;
 use super::script::{self, Script, TurnEnding};
 use super::world::{Disturbance, Simulation};
-use crate::support::cases::sample_step;
-use crate::support::clock;
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::clock;
 
 /// The range that is replaced, after this number of requests was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

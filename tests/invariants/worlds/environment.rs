@@ -17,8 +17,8 @@ use turnstream::{
 
 use super::script::{CallFate, Script};
 use super::world::{Disturbance, Fault, FaultKind};
-use crate::support::replays;
-use crate::support::tools::{Executions, spec};
+use turnstream_test_support::replays;
+use turnstream_test_support::tools::{Executions, spec};
 
 /// The environment of the worlds on one thread: the clock, which only they advance, and the tools.
 pub(crate) struct Environment {

@@ -9,7 +9,7 @@ use super::environment::{Environment, prior_history};
 use super::invariants;
 use super::script::{CallFate, Script};
 use super::world::{Disturbance, Simulation};
-use crate::support::runs::phase_after;
+use turnstream_test_support::runs::phase_after;
 
 /// Sends input after a number of polls, or requests a stop.
 pub(crate) async fn run_with_user_input(

@@ -34,9 +34,9 @@ use self::oracle::{expects_more_turns, predict_run};
 use self::script::Script;
 use self::world::{Disturbance, Fault, FaultKind, Simulation};
 
-use crate::support::cases::sample_step;
-use crate::support::clock;
-use crate::support::runs::phase_after;
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::clock;
+use turnstream_test_support::runs::phase_after;
 
 /// By default, one script in this number is run. It shares no factor with the number of last turns
 /// of the longer scripts, so that each of these turns is in the sample.

@@ -15,7 +15,7 @@ use turnstream::{Event, History, Journal, Run};
 
 use super::environment::{Environment, prior_history};
 use super::script::Script;
-use crate::support::tools::Executions;
+use turnstream_test_support::tools::Executions;
 
 /// An external disturbance of a run. Polls are counted from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

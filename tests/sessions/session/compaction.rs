@@ -14,9 +14,9 @@ use turnstream_test_support::store_suite::compaction::{
     reactive_note_count, reactively_compacted_session, run_with_replies, summarizer,
 };
 
-use crate::support::items::token_usage;
-use crate::support::stores::open_session;
-use crate::support::tools::{Counter, ok_tool};
+use turnstream_test_support::items::token_usage;
+use turnstream_test_support::stores::open_session;
+use turnstream_test_support::tools::{Counter, ok_tool};
 
 #[tokio::test]
 async fn any_range_containing_the_compaction_note_can_be_replaced() {

@@ -18,9 +18,9 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store, rest
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
 
-use crate::support::cases;
-use crate::support::stores::forward_to_inner;
-use crate::support::tools::spec;
+use turnstream_test_support::cases;
+use turnstream_test_support::forward_to_inner;
+use turnstream_test_support::tools::spec;
 
 /// The append at which a process dies, by number.
 #[derive(Clone, Copy, Debug)]

@@ -13,9 +13,9 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionInfo, SessionState
 use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
-use crate::support::cases::sample_step;
-use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
-use crate::support::tools::spec;
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::stores::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::tools::spec;
 
 /// A store that yields before and after each append, and can be replaced by another one.
 #[derive(Clone, Default)]

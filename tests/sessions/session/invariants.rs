@@ -10,11 +10,11 @@ use turnstream::session::{MemoryStore, Session, SessionRun, SessionState, Store,
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, Item, Journal, Outcome};
 
-use crate::support::cases::sample_step;
-use crate::support::clock;
-use crate::support::random_agent::{self, ToolLog};
-use crate::support::seeded_random::Dice;
-use crate::support::seeds;
+use turnstream_test_support::cases::sample_step;
+use turnstream_test_support::clock;
+use turnstream_test_support::random_agent::{self, ToolLog};
+use turnstream_test_support::seeded_random::Dice;
+use turnstream_test_support::seeds;
 
 #[test]
 fn after_each_event_the_stored_session_restores_to_the_fold_of_the_events() {

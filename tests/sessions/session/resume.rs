@@ -13,8 +13,8 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, ToolUpdate, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
 
-use crate::support::stores::{IdempotencyKeys, key_recording_tool, open_session};
-use crate::support::tools::spec;
+use turnstream_test_support::stores::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::tools::spec;
 
 /// A session whose process ended while these tools ran concurrently.
 async fn session_with_open_calls(store: &MemoryStore, agent: &Agent) -> Session {

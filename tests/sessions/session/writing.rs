@@ -8,7 +8,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Conflict, Entry, SessionState};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
-use crate::support::stores::{CountingStore, IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::stores::{
+    CountingStore, IdempotencyKeys, key_recording_tool, open_session,
+};
 
 #[tokio::test]
 async fn each_entry_is_written_once_and_growth_is_linear() {

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use turnstream::env::FixedClock;
-use turnstream::session::suite::{entries_of_every_kind, numbered_entries, text_entry as said};
+use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry as said};
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 #[cfg(unix)]
@@ -15,7 +15,7 @@ use turnstream_test_support::temp_folder::TempFolder;
 #[cfg(unix)]
 use turnstream_test_support::temp_folder::{file_mode, set_file_mode};
 
-use crate::support::cases::sample_step;
+use turnstream_test_support::cases::sample_step;
 
 fn load(folder: &Path, id: &str) -> Result<Option<Vec<Entry>>, Error> {
     block_on(JsonLinesStore::open(folder)?.load(id, 0))

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::executor::block_on;
 use turnstream::ErrorKind;
-use turnstream::session::suite::text_entry as said;
+use turnstream_testing::session_suite::text_entry as said;
 use turnstream::session::{AlreadyLeased, JsonLinesStore, LeaseLost, Store};
 use turnstream_test_support::temp_folder::TempFolder;
 

@@ -25,9 +25,9 @@ fn open_example(folder: &Path) -> Result<Arc<dyn Store>, Error> {
     Ok(Arc::new(own_store::FolderStore::open(folder)?))
 }
 
-turnstream::session_suite!(in_memory, super::MemoryStore::new);
-turnstream::session_suite!(in_json_lines, || super::TempStore::new(super::open_json_lines));
-turnstream::session_suite!(in_the_example, || super::TempStore::new(super::open_example));
+turnstream_testing::session_suite!(in_memory, super::MemoryStore::new);
+turnstream_testing::session_suite!(in_json_lines, || super::TempStore::new(super::open_json_lines));
+turnstream_testing::session_suite!(in_the_example, || super::TempStore::new(super::open_example));
 
 store_suite!(runs_in_memory, super::ReopenableStore::in_memory);
 store_suite!(runs_in_json_lines, || super::ReopenableStore::on_disk(super::open_json_lines));

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use turnstream::env::FixedClock;
-use turnstream::session::suite::{self, numbered_entries};
+use turnstream_testing::session_suite::{self, numbered_entries};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store};
 use turnstream::{Error, ErrorKind};
 use turnstream_test_support::temp_folder::TempFolder;
@@ -53,7 +53,7 @@ impl Store for StoreWithoutRemoval {
 
 #[tokio::test]
 async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsupported() {
-    suite::check_store(StoreWithoutRemoval::default).await;
+    session_suite::check_store(StoreWithoutRemoval::default).await;
     let store = StoreWithoutRemoval::default();
     store.append("s", 0, numbered_entries(0..1)).await.unwrap();
     let errors =
@@ -68,7 +68,7 @@ async fn a_store_without_removal_passes_the_suite_and_reports_removal_as_unsuppo
 #[tokio::test]
 #[should_panic(expected = "called `Result::unwrap_err()` on an `Ok` value")]
 async fn the_suite_detects_a_store_that_ignores_versions() {
-    suite::check_store(|| StoreWithoutRemoval {
+    session_suite::check_store(|| StoreWithoutRemoval {
         ignores_versions: true,
         ..StoreWithoutRemoval::default()
     })

@@ -3,7 +3,7 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream::session::suite::{numbered_entries, text_entry as said};
+use turnstream_testing::session_suite::{numbered_entries, text_entry as said};
 use turnstream::session::{JsonLinesStore, MemoryStore, SalvageReport, Session, Store};
 use turnstream_test_support::store_suite::assert_damage;
 use turnstream_test_support::temp_folder::TempFolder;

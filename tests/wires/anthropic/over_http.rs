@@ -9,11 +9,11 @@ use turnstream::http::HttpClient;
 use turnstream::provider::anthropic::Dialect;
 use turnstream::provider::{Anthropic, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
-use turnstream::testing::{Answer, ModelServer};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::turn::StopReason;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
+use turnstream_testing::{Answer, ModelServer};
 
 use super::fixture::{
     MESSAGE_START, MESSAGE_STOP, content_block_delta, content_block_start, content_block_stop,

@@ -6,7 +6,7 @@ use turnstream::request::{Cache, Options, System, ToolSpec, ToolSpecs};
 use turnstream::{ErrorKind, History, Request, Usage};
 
 use super::fixture::*;
-use crate::support::items::as_turn_end;
+use turnstream_test_support::items::as_turn_end;
 
 /// An item that ends its turn.
 fn as_last_of_turn(item: Item) -> Item {

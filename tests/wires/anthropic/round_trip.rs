@@ -2,9 +2,9 @@
 
 use serde_json::json;
 use turnstream::item::{Item, ItemFlag, ItemKind, ResultKind, ToolResult};
-use turnstream::testing::{Wire, lint};
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 use turnstream::{Event, History, Request};
+use turnstream_testing::{Wire, lint};
 
 use super::fixture::*;
 

@@ -1,10 +1,10 @@
 //! Deferred tools, for which the vendor searches: how they are declared, and the search results.
 
 use serde_json::{Value, json};
-use turnstream::testing::{Wire, lint};
 use turnstream::tool::ToolSpec;
 use turnstream::turn::Turn;
 use turnstream::{History, Item, Request};
+use turnstream_testing::{Wire, lint};
 
 use super::fixture::*;
 

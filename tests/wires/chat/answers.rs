@@ -10,7 +10,7 @@ use super::{
     answer_chunks, decode_events, decode_in_dialect, decode_turn, delta_chunk, done_marker,
     finish_chunk, provider_data_texts,
 };
-use crate::support::wires::sse_body;
+use turnstream_test_support::wires::sse_body;
 
 fn text_or_error_kind(turn: Result<Turn, Error>) -> Result<String, ErrorKind> {
     turn.map(|turn| turn.text()).map_err(|error| error.kind())

@@ -16,7 +16,7 @@ use super::{
     answer_chunks, decode_events, decode_in_dialect, decode_turn, encode_messages,
     provider_data_texts, tool_spec,
 };
-use crate::support::wires::sse_body;
+use turnstream_test_support::wires::sse_body;
 
 fn decode_calls(deltas: &[Value]) -> Result<Turn, Error> {
     let deltas: Vec<_> = deltas.iter().map(|calls| json!({ "tool_calls": calls })).collect();

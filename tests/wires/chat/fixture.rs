@@ -12,7 +12,7 @@ use turnstream::stream::seal;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
 
-use crate::support::wires::{decode_sse_turn, sse_body};
+use turnstream_test_support::wires::{decode_sse_turn, sse_body};
 
 pub(crate) const MODEL: &str = "m";
 

@@ -22,7 +22,7 @@ use turnstream::turn::{PartialTurn, TurnEvent};
 use self::disagreements::DISAGREEMENTS;
 use self::recording::{Recording, Wire, decode_pieces, decode_whole, load_recordings};
 use self::sdk::differing_fields;
-use crate::support::wires::parse_each_frame;
+use turnstream_test_support::wires::parse_each_frame;
 
 #[test]
 #[ignore = "needs recordings: TURNSTREAM_CORPUS"]

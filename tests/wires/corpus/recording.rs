@@ -15,7 +15,7 @@ use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_resp
 use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 
-use crate::support::corpus;
+use turnstream_test_support::corpus;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {

@@ -11,8 +11,8 @@ use turnstream::stream::seal;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::{Error, History, Item, Request, Usage};
 
-use crate::support::items::as_tool_turn_end;
-use crate::support::wires;
+use turnstream_test_support::items::as_tool_turn_end;
+use turnstream_test_support::wires;
 
 /// The model of every request.
 pub(crate) const MODEL: &str = "gemini-3-flash";

@@ -3,8 +3,8 @@
 use turnstream::http::HttpClient;
 use turnstream::provider::{Gemini, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind, Item, event::EndReason};
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
 use super::{as_strs, finish_chunk, parts_chunk, request_with_items, sse_body};
 

@@ -10,14 +10,14 @@ use turnstream::http::HttpClient;
 use turnstream::provider::ollama::Chat;
 use turnstream::provider::{HttpProvider, Ollama, Provider, Reply};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::ModelServer;
-use turnstream::testing::http::{BodyPart, HttpResponse, LoopbackServer};
 use turnstream::{Agent, Error, ErrorKind, Item, Turn};
+use turnstream_testing::ModelServer;
+use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
 
 use super::{
     DONE_LINE, json_lines_body, request_with_items, text_line, thinking_line, tool_calls_line,
 };
-use crate::support::tools::{Counter, ok_tool};
+use turnstream_test_support::tools::{Counter, ok_tool};
 
 /// A server with these answers, one for each request.
 async fn serve_in_order(answers: Vec<(u16, String)>) -> LoopbackServer {

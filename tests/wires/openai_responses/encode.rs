@@ -335,11 +335,8 @@ fn deferred_tools_are_sent_with_the_vendors_search() {
     let request = hello_request(Options::default())
         .with_tools([spec("read"), spec("forecast").with_deferred(true)]);
     let body = encode_json(&request, MODEL).unwrap();
-    let lint = turnstream::testing::lint::request(
-        turnstream::testing::Wire::OpenAiResponses,
-        MODEL,
-        &body,
-    );
+    let lint =
+        turnstream_testing::lint::request(turnstream_testing::Wire::OpenAiResponses, MODEL, &body);
     assert_eq!(lint, [""; 0]);
     assert_eq!(body["tools"][0], json!({ "type": "tool_search" }));
     assert_eq!(body["tools"][1].get("defer_loading"), None);

@@ -5,11 +5,11 @@ use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
 use turnstream::provider::{OpenAiResponses, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::testing::http::BodyPart as Piece;
-use turnstream::testing::http::{HttpResponse, LoopbackServer};
 use turnstream::{Agent, ErrorKind};
+use turnstream_testing::http::BodyPart as Piece;
+use turnstream_testing::http::{HttpResponse, LoopbackServer};
 
-use crate::support::tools::sum_tool;
+use turnstream_test_support::tools::sum_tool;
 
 fn http_response(status: u16, media_type: &str, body: impl Into<Bytes>) -> HttpResponse {
     HttpResponse {

@@ -7,11 +7,11 @@ use std::process::{Command, Output};
 use serde_json::json;
 use turnstream::Event;
 use turnstream::event::EndReason;
-use turnstream::testing::http::{HttpResponse, LoopbackServer};
-use turnstream::testing::mcp::{McpAnswer, McpRequestStatus, McpServer, McpTool};
 use turnstream_test_support::programs::example_program;
 #[cfg(target_os = "linux")]
 use turnstream_test_support::terminal::Terminal;
+use turnstream_testing::http::{HttpResponse, LoopbackServer};
+use turnstream_testing::mcp::{McpAnswer, McpRequestStatus, McpServer, McpTool};
 
 #[cfg(target_os = "linux")]
 use crate::output::{QUESTION_END, run_on_terminal};
@@ -200,7 +200,7 @@ fn the_servers_of_a_configuration_file_keep_their_names() {
 }
 
 /// A server with one tool, which returns its arguments.
-async fn echo_server() -> turnstream::testing::mcp::McpHttpServer {
+async fn echo_server() -> turnstream_testing::mcp::McpHttpServer {
     let schema = json!({
         "type": "object",
         "properties": { "word": { "type": "string" } },
@@ -306,7 +306,7 @@ async fn ctrl_c_cancels_the_call_on_the_server() {
     let (shown, code) = ended.await.unwrap();
     assert_eq!(code, 1, "{shown}");
     assert!(shown.contains("interrupted: 1 tool calls, 1 results"), "{shown}");
-    let is_cancelled = |received: &[turnstream::testing::mcp::McpReceived]| {
+    let is_cancelled = |received: &[turnstream_testing::mcp::McpReceived]| {
         let cancelled = Some(McpRequestStatus::Cancelled);
         received.iter().any(|message| message.is_call("wait") && message.status == cancelled)
     };

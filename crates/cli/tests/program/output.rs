@@ -13,11 +13,11 @@ use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::provider::Reply;
 use turnstream::session::{JsonLinesStore, Store};
-use turnstream::testing::ModelServer;
 use turnstream::turn::{StopReason, Text};
 use turnstream::{Error, ErrorKind, Event, Outcome};
 #[cfg(target_os = "linux")]
 use turnstream_test_support::terminal::Terminal;
+use turnstream_testing::ModelServer;
 
 pub(crate) const LINE_COUNT_PROMPT: &str =
     "How many lines of Rust are in src, and which file is the longest?";

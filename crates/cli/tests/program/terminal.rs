@@ -5,8 +5,8 @@ use std::collections::HashSet;
 
 use serde_json::json;
 use turnstream::provider::Reply;
-use turnstream::testing::ModelServer;
 use turnstream_test_support::terminal::Terminal;
+use turnstream_testing::ModelServer;
 
 use crate::output::{
     LINE_COUNT_PROMPT, QUESTION_END, TempProject, WRITE_PROMPT, agent_command, assert_exit_code,

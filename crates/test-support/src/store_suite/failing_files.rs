@@ -6,7 +6,7 @@ use std::process::Command;
 use std::{env, fs, iter};
 
 use futures::executor::block_on;
-use turnstream::session::suite::{numbered_entries, text_entry};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, Entry, Lease, Store};
 use turnstream::{Error, ErrorKind};
 

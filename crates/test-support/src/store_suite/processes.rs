@@ -7,7 +7,7 @@ use std::{env, fs};
 
 use futures::executor::block_on;
 use turnstream::item::ItemKind;
-use turnstream::session::suite::{numbered_entries, text_entry};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{AlreadyLeased, Conflict, Entry, Store};
 use turnstream::{ErrorKind, Item};
 

@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime};
 
 use turnstream::session::Store;
-use turnstream::session::suite::numbered_entries;
+use turnstream_testing::session_suite::numbered_entries;
 
 use super::temp_store::ReopenableStore;
 

@@ -1,4 +1,4 @@
-//! The output items of a response that the test server writes.
+//! The output items of a response that the server writes.
 
 use serde::Serialize;
 use serde_json::{Value, json};

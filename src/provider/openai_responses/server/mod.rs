@@ -1,4 +1,4 @@
-//! The server side of the `OpenAI` Responses API, for use in tests,
+//! The server side of the `OpenAI` Responses API,
 //! <https://platform.openai.com/docs/api-reference/responses-streaming>.
 
 mod item;
@@ -11,37 +11,37 @@ use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    CREATED_AT, FrameRole, IssuedItem, ServerFrame, ServerWire, TurnStart, TurnWriter,
-    UnsupportedContent, WriterOutput, call_id_or_generated, openai_errors,
+    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, TurnStart, UnsupportedContent, WireWriter,
+    WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
 
-pub(crate) const SERVER_WIRE: ServerWire = ServerWire {
+pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
     ping: |n| {
-        let data = format!(r#"{{"type":"keepalive","sequence_number":{n}}}"#);
-        Some(ServerFrame { event: Some("keepalive".into()), data, role: FrameRole::Event })
+        let event = json!({ "type": "keepalive", "sequence_number": n });
+        Some(Frame::new(Some("keepalive"), &event))
     },
     error_frame,
     request_id_header: Some(openai_errors::REQUEST_ID_HEADER),
-    ..ServerWire::new("openai_responses", "/responses", ResponseWriter::start, |error, _| {
+    ..ServerWire::new("openai_responses", ResponseWriter::start, |error, _| {
         openai_errors::error_body(error, "context window")
     })
 };
 
 /// Creates the frame that reports an error within a stream. `OpenAI` uses one format for errors
 /// before the output starts, and another for errors after it has started.
-fn error_frame(body: &Value, n: usize) -> ServerFrame {
+fn error_frame(body: &Value, n: usize) -> Frame {
     let [code, message, param] = ["code", "message", "param"].map(|name| &body["error"][name]);
     match n {
-        0..=2 => ServerFrame::from_event(
+        0..=2 => Frame::new(
             Some("error"),
             &json!({
                 "type": "error", "code": code, "message": message, "param": param,
                 "sequence_number": n,
             }),
         ),
-        _ => ServerFrame::from_event(
+        _ => Frame::new(
             Some("response.failed"),
             &json!({ "type": "response.failed", "sequence_number": n, "response": {
                 "object": "response",
@@ -64,7 +64,7 @@ struct ResponseWriter {
     response: Value,
     /// Whether the request asks for encrypted reasoning, which is not included by default.
     encrypts_reasoning: bool,
-    sign_fn: fn(&str) -> Option<String>,
+    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
     open_item: Option<(u32, OpenItem)>,
     output_items: Vec<Value>,
     /// The id of the last reasoning item, if it has not yet been followed by another item.
@@ -73,23 +73,23 @@ struct ResponseWriter {
 }
 
 impl ResponseWriter {
-    fn start(opening: &TurnStart<'_>) -> Box<dyn TurnWriter> {
-        let body = opening.request;
+    fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
+        let body = start.request;
         let or = |field: &str, usual: Value| match &body[field] {
             Value::Null => usual,
             given => given.clone(),
         };
         let response = json!({
-            "id": format!("resp_{}", opening.id),
+            "id": format!("resp_{}", start.id),
             "object": "response",
-            "created_at": CREATED_AT,
+            "created_at": start.created_at,
             "status": "in_progress",
             "background": false,
             "error": null,
             "incomplete_details": null,
             "instructions": body["instructions"],
             "max_output_tokens": body["max_output_tokens"],
-            "model": opening.model,
+            "model": start.model,
             "output": [],
             "parallel_tool_calls": or("parallel_tool_calls", json!(true)),
             "previous_response_id": body["previous_response_id"],
@@ -106,13 +106,13 @@ impl ResponseWriter {
         });
         let mut writer = Self {
             out: WriterOutput::default(),
-            id: opening.id.to_owned(),
+            id: start.id.to_owned(),
             response,
             frame_count: 0,
             encrypts_reasoning: body["include"].as_array().is_some_and(|values| {
                 values.iter().any(|word| word == "reasoning.encrypted_content")
             }),
-            sign_fn: opening.sign_fn,
+            sign: start.sign,
             open_item: None,
             output_items: Vec::new(),
             pending_reasoning_id: None,
@@ -156,13 +156,13 @@ impl ResponseWriter {
 
     /// Writes an item's end event.
     fn finish_item(&mut self, item: Value) {
-        self.write_event("response.output_item.done", json!({ "item": item }));
-        let id = item["id"].as_str().unwrap_or_default().to_owned();
+        let id = item["id"].as_str().unwrap_or_default();
         if item["type"] == "reasoning" {
-            self.pending_reasoning_id = Some(id);
+            self.pending_reasoning_id = Some(id.to_owned());
         } else if let Some(reasoning) = self.pending_reasoning_id.take() {
-            self.out.issued.push(IssuedItem::RequiresReasoning { item: id, reasoning });
+            self.out.record_required_reasoning(id, reasoning);
         }
+        self.write_event("response.output_item.done", json!({ "item": item }));
         self.output_items.push(item);
     }
 
@@ -171,7 +171,7 @@ impl ResponseWriter {
     fn encrypt_reasoning(&mut self, item: &mut Value, own: Option<String>) {
         let id = item["id"].as_str().unwrap_or_default();
         if self.encrypts_reasoning
-            && let Some(encrypted) = own.or_else(|| (self.sign_fn)(id))
+            && let Some(encrypted) = own.or_else(|| (self.sign)(id))
         {
             self.out.record_signature(&encrypted, id);
             item["encrypted_content"] = encrypted.into();
@@ -206,15 +206,11 @@ impl ResponseWriter {
         event["type"] = (*name).into();
         event["sequence_number"] = self.frame_count.into();
         self.frame_count += 1;
-        let role = match &*name {
-            "response.completed" | "response.incomplete" => FrameRole::Terminal,
-            _ => FrameRole::Event,
-        };
-        self.out.frames.push(ServerFrame { event: Some(name), data: event.to_string(), role });
+        self.out.push(Frame { event: Some(name), ..Frame::new(None, &event) });
     }
 }
 
-impl TurnWriter for ResponseWriter {
+impl WireWriter for ResponseWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
     }
@@ -266,7 +262,7 @@ impl TurnWriter for ResponseWriter {
             StopReason::MaxTokens => ("response.incomplete", Some("max_output_tokens")),
             StopReason::ContentFilter => ("response.incomplete", Some("content_filter")),
             StopReason::Other(raw) => ("response.incomplete", Some(raw.as_str())),
-            StopReason::Refusal => return Err("a refusal without text (see `Reply::refuse`)"),
+            StopReason::Refusal => return Err(REFUSAL_WITHOUT_TEXT),
             StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
         };
