@@ -170,16 +170,16 @@ fn all_cells() -> Vec<Cell> {
     for (name, wire) in WIRES {
         for reader in READERS {
             let row = format!("a token, {name}");
-            cells.push(cell(&row, reader, ["tokens", wire.as_str(), reader], 1000));
+            cells.push(cell(&row, reader, ["tokens", &wire.to_string(), reader], 1000));
         }
     }
     for (name, wire) in WIRES {
         for reader in &READERS[1..] {
             let row = format!("a turn with a tool call, {name}");
-            cells.push(cell(&row, reader, ["turns", wire.as_str(), reader], 20));
+            cells.push(cell(&row, reader, ["turns", &wire.to_string(), reader], 20));
         }
     }
-    let chat = Wire::OpenAiChat.as_str();
+    let chat = &*Wire::OpenAiChat.to_string();
     cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
     for tools in ["100", "1,000"] {
         let row = format!("a turn with a tool call, {tools} tools listed");
@@ -331,7 +331,7 @@ fn runtime() -> Runtime {
 
 fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
     let runtime = runtime();
-    let wire = || Wire::ALL.into_iter().find(|it| it.as_str() == wire).expect("a wire");
+    let wire = || Wire::ALL.into_iter().find(|it| it.to_string() == wire).expect("a wire");
     let folder = env::temp_dir().join(format!("turnstream-instructions-{}", process::id()));
     match kind {
         "tokens" => {

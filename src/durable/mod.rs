@@ -23,9 +23,9 @@
 //! # }
 //! ```
 //!
-//! The engine of this example is for tests. The package `turnstream-restate` contains the engine, the worker
-//! and the client for [Restate](https://restate.dev). The guide explains when you need a durable
-//! engine: [from one process to many machines](crate::guide::many_machines).
+//! The engine of this example is for tests. The package `turnstream-restate` contains the engine,
+//! the worker and the client for [Restate](https://restate.dev). The guide explains when you need a
+//! durable engine: [from one process to many machines](crate::guide::many_machines).
 //!
 //! # How often an operation is performed
 //!

@@ -22,7 +22,8 @@ use crate::session::{Entry, Lease};
 /// never written partially. To determine whether an append was written after its future was
 /// dropped, call [`load`](Self::load).
 ///
-/// `session_suite!` of the crate `turnstream-testing` checks whether a store fulfills this contract.
+/// `session_suite!` of the crate `turnstream-testing` checks whether a store fulfills this
+/// contract.
 pub trait Store: Send + Sync {
     /// Appends entries to a session that currently contains `expected` entries, and returns the new
     /// version. A session that does not exist has version 0, and the first append to a session

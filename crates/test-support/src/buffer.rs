@@ -12,6 +12,12 @@ pub struct SharedBuffer {
     capacity: usize,
 }
 
+impl Default for SharedBuffer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
 impl SharedBuffer {
     pub fn new() -> Self {
         Self::with_capacity(usize::MAX)

@@ -65,6 +65,7 @@ pub fn round_trip_json(history: &History) -> History {
 
 /// The texts of users and of the model, in order.
 pub fn message_texts(history: &History) -> Vec<String> {
-    let said = |item: &Item| item.as_user().map(Content::text).or(item.as_text().map(Into::into));
-    history.iter().filter_map(said).collect()
+    let message_text =
+        |item: &Item| item.as_user().map(Content::text).or(item.as_text().map(Into::into));
+    history.iter().filter_map(message_text).collect()
 }

@@ -29,17 +29,17 @@ pub struct ChunkedProvider {
 
 impl ChunkedProvider {
     pub fn new(turns: Vec<Vec<String>>, wire: Wire) -> Self {
-        let (asked, open, read) = (Arc::default(), Counter::default(), Arc::default());
-        Self { chunks_by_turn: turns, wire, requests: asked, open_bodies: open, chunks_read: read }
+        let (requests, open, read) = (Arc::default(), Counter::default(), Arc::default());
+        Self { chunks_by_turn: turns, wire, requests, open_bodies: open, chunks_read: read }
     }
 }
 
 impl Provider for ChunkedProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let history = request.history.clone();
-        let mut asked = self.requests.lock().unwrap();
-        let body = self.chunks_by_turn[asked.len()].clone();
-        asked.push(request);
+        let mut requests = self.requests.lock().unwrap();
+        let body = self.chunks_by_turn[requests.len()].clone();
+        requests.push(request);
         let (open, read) = (self.open_bodies.enter(), Arc::clone(&self.chunks_read));
         let pieces = stream::iter(body).map(move |piece| {
             let _open = &open;

@@ -208,22 +208,22 @@ fn toolkit(dice: &Arc<Dice>, tools: &Arc<ToolLog>, pool: &Pool, depth: u32) -> T
         }
         all.push(sub);
     }
-    let mut kit = Toolkit::new(all);
+    let mut toolkit = Toolkit::new(all);
     if dice.one_in(8) {
-        kit = kit.first_call_only();
+        toolkit = toolkit.first_call_only();
     }
     if dice.one_in(16) {
-        kit = kit.with_dry_run(true);
+        toolkit = toolkit.with_dry_run(true);
     }
     if dice.one_in(4) {
-        kit = kit.with_max_result_bytes(usize::try_from(dice.roll(60)).unwrap());
+        toolkit = toolkit.with_max_result_bytes(usize::try_from(dice.roll(60)).unwrap());
     }
     if dice.one_in(4) {
-        kit = kit.with_max_concurrency(
+        toolkit = toolkit.with_max_concurrency(
             std::num::NonZero::new(1 + usize::try_from(dice.roll(2)).unwrap()).unwrap(),
         );
     }
-    kit
+    toolkit
 }
 
 fn budget(dice: &Dice, pool: &Pool) -> Budget {
@@ -258,7 +258,7 @@ fn with_call_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
     if dice.one_in(2) {
         let at = Arc::clone(dice);
         agent = agent.with_hook(hook::before_tool(move |_, _| {
-            let said = match at.roll(9) {
+            let decision = match at.roll(9) {
                 0 => CallDecision::Deny("no".into()),
                 1 => CallDecision::RequireApproval,
                 2 => CallDecision::RewriteArguments(r#"{"on":3,"prompt":"rewritten"}"#.into()),
@@ -268,7 +268,7 @@ fn with_call_hooks(mut agent: Agent, dice: &Arc<Dice>) -> Agent {
             let pause = at.roll(2) * 20;
             async move {
                 tokio::time::sleep(Duration::from_millis(pause)).await;
-                said
+                decision
             }
         }));
     }

@@ -7,7 +7,7 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, ServerWire, TurnStart, UnsupportedContent, WireWriter, WriterOutput,
+    Frame, ServerWire, SignFn, TurnStart, UnsupportedContent, WireWriter, WriterOutput,
     call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
@@ -35,7 +35,7 @@ pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
 struct MessageWriter {
     out: WriterOutput,
     id: String,
-    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
+    sign: SignFn,
     open_block: Option<(u32, OpenBlock)>,
     /// Whether the `ping` event that follows the first `content_block_start` event has been sent.
     has_pinged: bool,

@@ -7,8 +7,8 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    BufferedCall, Frame, FrameFormat, ServerWire, TurnStart, UnsupportedContent, WireWriter,
-    WriterOutput, call_id_or_generated, default_status, error_message,
+    BufferedCall, Frame, FrameFormat, ServerWire, SignFn, TurnStart, UnsupportedContent,
+    WireWriter, WriterOutput, call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
@@ -50,7 +50,7 @@ struct ContentWriter {
     usage: Usage,
     /// Whether the model assigns ids to its calls and signs the first call in each turn.
     is_gemini_3: bool,
-    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
+    sign: SignFn,
     /// The finished calls, which are sent in a single chunk.
     buffered_calls: Vec<Value>,
     /// The call that is being written.

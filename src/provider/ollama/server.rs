@@ -34,6 +34,7 @@ struct LineWriter {
 }
 
 impl LineWriter {
+    #[expect(clippy::needless_pass_by_value, reason = "other wires keep the function that signs")]
     fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
         Box::new(Self {
             out: WriterOutput::default(),

@@ -50,6 +50,7 @@ struct ChunkWriter {
 }
 
 impl ChunkWriter {
+    #[expect(clippy::needless_pass_by_value, reason = "other wires keep the function that signs")]
     fn start(start: TurnStart<'_>) -> Box<dyn WireWriter> {
         let mut detailed = BTreeSet::new();
         let mut signatures = BTreeMap::new();

@@ -1,7 +1,7 @@
 //! The server side of the wires: writes turns and errors as the vendors' servers send them.
 //!
-//! This module is the inverse of the decoders. A [`TurnWriter`] converts the pieces of a turn to the
-//! [`Frame`]s of a streamed response, and a [`FrameFormat`] writes the frames to the response's
+//! This module is the inverse of the decoders. A [`TurnWriter`] converts the pieces of a turn to
+//! the [`Frame`]s of a streamed response, and a [`FrameFormat`] writes the frames to the response's
 //! body. [`Wire::error_document`] and [`Wire::error_frame`] report errors before and within a
 //! stream. The code performs no I/O and does not read the clock: ids, times and signatures are
 //! arguments, and frames are returned as data.
@@ -56,6 +56,6 @@ pub use wire_writer::TurnStart;
 pub(super) use error_body::{default_status, error_message, message_with_phrase};
 pub(super) use server_wire::ServerWire;
 pub(super) use wire_writer::{
-    BufferedCall, REFUSAL_WITHOUT_TEXT, UnsupportedContent, WireWriter, WriterOutput,
+    BufferedCall, REFUSAL_WITHOUT_TEXT, SignFn, UnsupportedContent, WireWriter, WriterOutput,
     call_id_or_generated,
 };

@@ -1,4 +1,4 @@
-//! What the writers of all wires have in common.
+//! The parts that the writers of all wires share.
 
 use serde_json::{Map, Value};
 
@@ -25,8 +25,11 @@ pub struct TurnStart<'a> {
     pub signatures: &'a [(u32, SignatureTarget, String)],
     /// Returns a signature for text that has no signature of its own, if the vendor signs such
     /// text. Returns `None` if the text is sent without a signature.
-    pub sign: Box<dyn Fn(&str) -> Option<String> + Send>,
+    pub sign: SignFn,
 }
+
+/// Returns a signature for a text.
+pub(in crate::provider) type SignFn = Box<dyn Fn(&str) -> Option<String> + Send>;
 
 /// Writes the frames of a single turn on one wire. The caller writes each content block's pieces
 /// without interruption.

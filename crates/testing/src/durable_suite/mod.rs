@@ -1,4 +1,5 @@
-//! Tests that check whether a durable [`Engine`](turnstream::durable::Engine) fulfills its contract.
+//! Tests that check whether a durable [`Engine`](turnstream::durable::Engine) fulfills its
+//! contract.
 //!
 //! [`check_engine`] runs all checks on an [`EngineHost`], and panics if a check fails.
 //! [`durable_suite!`](crate::durable_suite) creates one test for each check, with the same name as

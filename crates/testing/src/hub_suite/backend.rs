@@ -32,9 +32,10 @@ pub trait Backend: 'static {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
     /// Tokio's clock is paused, as [`hub_suite!`](crate::hub_suite) does with `paused`. For logs
-    /// that wait for nothing outside of the program: the suite is thorough, and its times are exact.
+    /// that wait for nothing outside of the program: the suite is thorough, and its times are
+    /// exact.
     Paused,
-    /// Time passes. For logs that wait for a server: durations are short, the suite runs a sample of
-    /// its cases, and the log has 150 ms for each answer.
+    /// Time passes. For logs that wait for a server: durations are short, the suite runs a sample
+    /// of its cases, and the log has 150 ms for each answer.
     Real,
 }

@@ -96,7 +96,10 @@ mod sessions;
 
 pub use backend::{Backend, Clock};
 
-#[expect(clippy::wildcard_imports, reason = "the macro has the list of all claims")]
+#[cfg_attr(
+    not(test),
+    expect(clippy::wildcard_imports, reason = "the macro has the list of all claims")
+)]
 use self::{commands::*, endings::*, folds::*, logs::*, readers::*, sessions::*};
 
 /// Creates a module that contains one test for each check of the log and inbox

@@ -1,5 +1,6 @@
 //! Contract tests for providers that communicate with a server. The tests are for authors of a
-//! [`Provider`](turnstream::provider::Provider) or a [wire format](turnstream::provider::HttpProvider).
+//! [`Provider`](turnstream::provider::Provider) or a [wire
+//! format](turnstream::provider::HttpProvider).
 //!
 //! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
 //! checks, which are called claims in the API. Each check tests one requirement, using a server on

@@ -11,8 +11,8 @@ use turnstream::provider::{Piece, Provider};
 /// the bytes that this trait's methods return, split and truncated as each check requires. For an
 /// example, see the [module](crate::provider_suite).
 pub trait Subject {
-    /// The provider's type, for example an [`HttpProvider`](turnstream::provider::HttpProvider) that
-    /// uses a custom wire.
+    /// The provider's type, for example an [`HttpProvider`](turnstream::provider::HttpProvider)
+    /// that uses a custom wire.
     type Provider: Provider + fmt::Debug + 'static;
 
     /// Creates a provider that sends its requests to `url`, such as `http://127.0.0.1:4711`, and

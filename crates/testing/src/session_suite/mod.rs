@@ -19,9 +19,9 @@
 //! returns [`Unsupported`](ErrorKind::Unsupported) from [`delete`](Store::delete) and
 //! [`prune`](Store::prune) passes the deletion checks, and a store whose leases have epoch 0 passes
 //! the lease checks. Two checks write sessions in quick succession and expect
-//! [`updated_at`](turnstream::session::SessionInfo::updated_at) to reflect the order of these writes. A
-//! store whose timestamps have a precision of one millisecond must give each write a later
-//! timestamp than the previous write. Crashes are not tested.
+//! [`updated_at`](turnstream::session::SessionInfo::updated_at) to reflect the order of these
+//! writes. A store whose timestamps have a precision of one millisecond must give each write a
+//! later timestamp than the previous write. Crashes are not tested.
 #![expect(clippy::missing_panics_doc, reason = "a failed claim is a panic")]
 
 mod entries;

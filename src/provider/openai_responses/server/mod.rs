@@ -11,7 +11,7 @@ use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
 use crate::provider::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, TurnStart, UnsupportedContent, WireWriter,
+    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, SignFn, TurnStart, UnsupportedContent, WireWriter,
     WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
@@ -64,7 +64,7 @@ struct ResponseWriter {
     response: Value,
     /// Whether the request asks for encrypted reasoning, which is not included by default.
     encrypts_reasoning: bool,
-    sign: Box<dyn Fn(&str) -> Option<String> + Send>,
+    sign: SignFn,
     open_item: Option<(u32, OpenItem)>,
     output_items: Vec<Value>,
     /// The id of the last reasoning item, if it has not yet been followed by another item.
