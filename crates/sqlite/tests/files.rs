@@ -6,7 +6,6 @@ use std::path::Path;
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::ErrorKind;
-use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry};
 use turnstream::session::{Conflict, Entry, Store};
 use turnstream_sqlite::SqliteStore;
 #[cfg(unix)]
@@ -14,6 +13,7 @@ use turnstream_test_support::store_suite::FileRemovingClock;
 use turnstream_test_support::temp_folder::TempFolder;
 #[cfg(unix)]
 use turnstream_test_support::temp_folder::{file_mode, set_file_mode};
+use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry};
 
 fn append(store: &SqliteStore, id: &str, version: u64, entries: Vec<Entry>) -> u64 {
     block_on(store.append(id, version, entries)).unwrap()

@@ -4,10 +4,10 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream_testing::session_suite::text_entry;
 use turnstream::session::{LeaseLost, Store};
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::text_entry;
 
 #[test]
 fn an_sqlite_lease_whose_lock_was_removed_allows_no_writes() {

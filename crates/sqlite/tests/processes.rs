@@ -4,11 +4,11 @@ use std::fs;
 
 use futures::executor::block_on;
 use turnstream::session::Store;
-use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::processes::{role_and_folder, test_process_command};
 use turnstream_test_support::temp_folder::TempFolder;
 use turnstream_test_support::test_name;
+use turnstream_testing::session_suite::numbered_entries;
 
 /// A process that ends without dropping its store. The database file is copied afterwards, without
 /// its log.

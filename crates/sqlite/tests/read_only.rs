@@ -6,13 +6,13 @@ use std::fs;
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::session::Store;
-use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::failing_files::{
     copy_files, end_failures, is_in_failing_process, make_read_only,
 };
 use turnstream_test_support::temp_folder::TempFolder;
 use turnstream_test_support::test_name;
+use turnstream_testing::session_suite::numbered_entries;
 
 #[test]
 fn a_read_only_database_at_a_path_with_special_characters_is_read_and_a_missing_one_is_an_error() {

@@ -4,11 +4,11 @@ use std::fs;
 
 use futures::executor::block_on;
 use rusqlite::Connection;
-use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{SalvageReport, Store};
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::store_suite::assert_damage;
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 #[test]
 fn the_text_of_a_deleted_session_is_erased_from_the_database() {

@@ -8,10 +8,10 @@ use std::path::{Path, PathBuf};
 use futures::executor::block_on;
 use rusqlite::Connection;
 use turnstream::session::Store;
-use turnstream_testing::session_suite::numbered_entries;
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::stored_format::assert_written;
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::numbered_entries;
 
 fn stored_path() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/sqlite.sql")

@@ -9,7 +9,7 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, History, Item};
 
-use turnstream_test_support::stores::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
 
 async fn session_with_three_turns(store: &MemoryStore) -> Session {
     let session = open_session(store).await;

@@ -15,7 +15,7 @@ use turnstream_test_support::store_suite::compaction::{
 };
 
 use turnstream_test_support::items::token_usage;
-use turnstream_test_support::stores::open_session;
+use turnstream_test_support::store_suite::open_session;
 use turnstream_test_support::tools::{Counter, ok_tool};
 
 #[tokio::test]

@@ -14,7 +14,7 @@ use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, Item};
 
 use turnstream_test_support::cases::sample_step;
-use turnstream_test_support::stores::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
 use turnstream_test_support::tools::spec;
 
 /// A store that yields before and after each append, and can be replaced by another one.

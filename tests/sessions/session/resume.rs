@@ -13,7 +13,7 @@ use turnstream::session::{Entry, MemoryStore, Session, SessionState, Store};
 use turnstream::tool::{Tool, ToolUpdate, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
 
-use turnstream_test_support::stores::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
 use turnstream_test_support::tools::spec;
 
 /// A session whose process ended while these tools ran concurrently.

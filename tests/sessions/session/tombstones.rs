@@ -11,7 +11,8 @@ use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind};
 use turnstream_test_support::store_suite::tombstones::{agent_with_one_call, tombstone_indices};
 
-use turnstream_test_support::stores::{CountingStore, IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::stores::CountingStore;
 
 #[tokio::test]
 async fn items_tombstoned_in_a_session_run_are_tombstoned_when_reloaded() {

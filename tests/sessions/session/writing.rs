@@ -8,9 +8,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Conflict, Entry, SessionState};
 use turnstream::{Agent, Error, ErrorKind, Event};
 
-use turnstream_test_support::stores::{
-    CountingStore, IdempotencyKeys, key_recording_tool, open_session,
-};
+use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
+use turnstream_test_support::stores::CountingStore;
 
 #[tokio::test]
 async fn each_entry_is_written_once_and_growth_is_linear() {

@@ -7,9 +7,11 @@ use std::time::Duration;
 use futures::executor::block_on;
 use serde_json::Value;
 use turnstream::ErrorKind;
-use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry as said};
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::{
+    entries_of_every_kind, numbered_entries, text_entry as said,
+};
 
 use turnstream_test_support::cases::sample_step;
 

@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use turnstream::env::FixedClock;
-use turnstream_testing::session_suite::{entries_of_every_kind, numbered_entries, text_entry as said};
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 #[cfg(unix)]
@@ -14,6 +13,9 @@ use turnstream_test_support::store_suite::FileRemovingClock;
 use turnstream_test_support::temp_folder::TempFolder;
 #[cfg(unix)]
 use turnstream_test_support::temp_folder::{file_mode, set_file_mode};
+use turnstream_testing::session_suite::{
+    entries_of_every_kind, numbered_entries, text_entry as said,
+};
 
 use turnstream_test_support::cases::sample_step;
 

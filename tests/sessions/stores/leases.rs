@@ -8,9 +8,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::executor::block_on;
 use turnstream::ErrorKind;
-use turnstream_testing::session_suite::text_entry as said;
 use turnstream::session::{AlreadyLeased, JsonLinesStore, LeaseLost, Store};
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::text_entry as said;
 
 fn open(folder: &TempFolder) -> JsonLinesStore {
     JsonLinesStore::open(folder.path()).unwrap()

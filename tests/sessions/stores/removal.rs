@@ -7,10 +7,10 @@ use std::time::{Duration, SystemTime};
 use futures::executor::block_on;
 use futures::future::BoxFuture;
 use turnstream::env::FixedClock;
-use turnstream_testing::session_suite::{self, numbered_entries};
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store};
 use turnstream::{Error, ErrorKind};
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::{self, numbered_entries};
 
 /// A store that was implemented before sessions could be removed: with four methods.
 #[derive(Clone, Default)]

@@ -3,10 +3,10 @@
 use std::fs;
 
 use futures::executor::block_on;
-use turnstream_testing::session_suite::{numbered_entries, text_entry as said};
 use turnstream::session::{JsonLinesStore, MemoryStore, SalvageReport, Session, Store};
 use turnstream_test_support::store_suite::assert_damage;
 use turnstream_test_support::temp_folder::TempFolder;
+use turnstream_testing::session_suite::{numbered_entries, text_entry as said};
 
 use super::damage::{check_every_byte_change, write_sample_session};
 

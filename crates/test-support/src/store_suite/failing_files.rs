@@ -6,9 +6,9 @@ use std::process::Command;
 use std::{env, fs, iter};
 
 use futures::executor::block_on;
-use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{Conflict, Entry, Lease, Store};
 use turnstream::{Error, ErrorKind};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use super::temp_store::OpenStore;
 use crate::cases::sample_step;

@@ -7,9 +7,9 @@ use std::{env, fs};
 
 use futures::executor::block_on;
 use turnstream::item::ItemKind;
-use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use turnstream::session::{AlreadyLeased, Conflict, Entry, Store};
 use turnstream::{ErrorKind, Item};
+use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use super::temp_store::OpenStore;
 use crate::session_race::{Race, Racer};
