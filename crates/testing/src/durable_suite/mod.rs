@@ -2,7 +2,7 @@
 //! contract.
 //!
 //! [`check_engine`] runs all checks on an [`EngineHost`], and panics if a check fails.
-//! [`durable_suite!`](crate::durable_suite) creates one test for each check, with the same name as
+//! [`durable_suite!`](macro@crate::durable_suite) creates one test for each check, with the same name as
 //! the check.
 //!
 //! ```
@@ -29,7 +29,7 @@ pub use host::{EngineHost, MemoryHost, SuiteRun, SuiteRuns};
 pub use memory_engine::MemoryEngine;
 
 /// Creates a module that contains one test for each check in the engine
-/// [suite](crate::durable_suite). The arguments are a name for the module and an async function
+/// [suite](mod@crate::durable_suite). The arguments are a name for the module and an async function
 /// that creates an [`EngineHost`](crate::durable_suite::EngineHost). The tests are marked with
 /// `#[tokio::test]`, so the crate that uses the macro needs tokio with the `macros` and `rt`
 /// features.

@@ -2,7 +2,7 @@
 //! [`CommandInbox`](turnstream::hub::CommandInbox) fulfills the traits' contracts, alone and in a
 //! [`Hub`](turnstream::hub::Hub).
 //!
-//! A [`Backend`] creates the log. [`hub_suite!`](crate::hub_suite) creates one test for each check,
+//! A [`Backend`] creates the log. [`hub_suite!`](macro@crate::hub_suite) creates one test for each check,
 //! named after the check, and [`check_claim`] runs a single one.
 //!
 //! ```
@@ -103,7 +103,7 @@ pub use backend::{Backend, Clock};
 use self::{commands::*, endings::*, folds::*, logs::*, readers::*, sessions::*};
 
 /// Creates a module that contains one test for each check of the log and inbox
-/// [suite](crate::hub_suite).
+/// [suite](mod@crate::hub_suite).
 ///
 /// The arguments are a name for the module and the path of a
 /// [`Backend`](crate::hub_suite::Backend). The tests run on two threads, so the crate that uses the
@@ -115,7 +115,7 @@ use self::{commands::*, endings::*, folds::*, logs::*, readers::*, sessions::*};
 /// [`clock`](crate::hub_suite::Backend::clock) must be
 /// [`Clock::Paused`](crate::hub_suite::Clock::Paused).
 ///
-/// For an example, see the [suite](crate::hub_suite).
+/// For an example, see the [suite](mod@crate::hub_suite).
 #[macro_export(local_inner_macros)]
 macro_rules! hub_suite {
     ($name:ident, paused, $backend:path) => {

@@ -1,11 +1,11 @@
 //! Contract tests for providers that communicate with a server. The tests are for authors of a
 //! [`Provider`](turnstream::provider::Provider) or a [wire
-//! format](turnstream::provider::HttpProvider).
+//! format](turnstream::provider).
 //!
 //! A [`Subject`] creates the provider and writes its server's answers. The suite consists of
 //! checks, which are called claims in the API. Each check tests one requirement, using a server on
 //! the loopback interface. [`check`] runs all checks, and
-//! [`provider_suite!`](crate::provider_suite) creates a test for each check, named after the check.
+//! [`provider_suite!`](macro@crate::provider_suite) creates a test for each check, named after the check.
 //!
 //! ```
 //! use serde_json::json;
@@ -79,7 +79,7 @@ use self::{
 };
 
 /// Creates a module that contains a test for each check in the [provider test
-/// suite](crate::provider_suite).
+/// suite](mod@crate::provider_suite).
 ///
 /// The macro takes a name for the module and an expression that creates a
 /// [`Subject`](crate::provider_suite::Subject). The tests are `#[tokio::test]` functions,

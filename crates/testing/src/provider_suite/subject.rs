@@ -9,9 +9,9 @@ use turnstream::provider::{Piece, Provider};
 ///
 /// The suite sends requests through the provider. A server on the loopback interface responds with
 /// the bytes that this trait's methods return, split and truncated as each check requires. For an
-/// example, see the [module](crate::provider_suite).
+/// example, see the [module](mod@crate::provider_suite).
 pub trait Subject {
-    /// The provider's type, for example an [`HttpProvider`](turnstream::provider::HttpProvider)
+    /// The provider's type, for example an `HttpProvider`
     /// that uses a custom wire.
     type Provider: Provider + fmt::Debug + 'static;
 

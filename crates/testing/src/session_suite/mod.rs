@@ -1,7 +1,7 @@
 //! Tests for checking whether an implementation of [`Store`] fulfills the trait's contract.
 //!
 //! [`check_store`] runs all checks on stores created by a given function, and panics if a check
-//! fails. Each created store must be empty. [`session_suite!`](crate::session_suite) creates one
+//! fails. Each created store must be empty. [`session_suite!`](macro@crate::session_suite) creates one
 //! test for each check, named after the check.
 //!
 //! ```
@@ -42,7 +42,7 @@ use turnstream::session::{AlreadyLeased, Conflict, Entry, ForkOrigin, Lease, Lea
 pub use entries::{entries_of_every_kind, numbered_entries, text_entry};
 
 /// Creates a module that contains one test for each check in the store
-/// [suite](crate::session_suite).
+/// [suite](mod@crate::session_suite).
 ///
 /// The arguments are the name of the module and a function that creates an empty store. The tests
 /// are marked with `#[tokio::test]`, so the crate that uses this macro needs tokio with the
