@@ -175,7 +175,16 @@ fn own_dependencies(manifest: &str) -> Vec<&str> {
 /// The satellites that have other satellites as dependencies: the program, and the worker that
 /// executes the runs of the suite for engines.
 const USERS_OF_SATELLITES: [(&str, &[&str]); 2] = [
-    ("cli", &["turnstream-mcp", "turnstream-postgres", "turnstream-redis", "turnstream-testing"]),
+    (
+        "cli",
+        &[
+            "turnstream-mcp",
+            "turnstream-postgres",
+            "turnstream-redis",
+            "turnstream-sqlite",
+            "turnstream-testing",
+        ],
+    ),
     ("restate", &["turnstream-testing"]),
 ];
 

@@ -31,8 +31,8 @@ pub trait Backend: 'static {
 /// How time passes while the suite tests a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Clock {
-    /// Tokio's clock is paused, as [`hub_suite!`](macro@crate::hub_suite) does with `paused`. For logs
-    /// that wait for nothing outside of the program: the suite is thorough, and its times are
+    /// Tokio's clock is paused, as [`hub_suite!`](macro@crate::hub_suite) does with `paused`. For
+    /// logs that wait for nothing outside of the program: the suite is thorough, and its times are
     /// exact.
     Paused,
     /// Time passes. For logs that wait for a server: durations are short, the suite runs a sample

@@ -2,8 +2,8 @@
 //! [`CommandInbox`](turnstream::hub::CommandInbox) fulfills the traits' contracts, alone and in a
 //! [`Hub`](turnstream::hub::Hub).
 //!
-//! A [`Backend`] creates the log. [`hub_suite!`](macro@crate::hub_suite) creates one test for each check,
-//! named after the check, and [`check_claim`] runs a single one.
+//! A [`Backend`] creates the log. [`hub_suite!`](macro@crate::hub_suite) creates one test for each
+//! check, named after the check, and [`check_claim`] runs a single one.
 //!
 //! ```
 //! use futures::future::BoxFuture;

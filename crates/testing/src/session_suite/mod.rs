@@ -1,8 +1,8 @@
 //! Tests for checking whether an implementation of [`Store`] fulfills the trait's contract.
 //!
 //! [`check_store`] runs all checks on stores created by a given function, and panics if a check
-//! fails. Each created store must be empty. [`session_suite!`](macro@crate::session_suite) creates one
-//! test for each check, named after the check.
+//! fails. Each created store must be empty. [`session_suite!`](macro@crate::session_suite) creates
+//! one test for each check, named after the check.
 //!
 //! ```
 //! use turnstream::session::MemoryStore;
