@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
@@ -173,10 +174,7 @@ impl StepRecord {
     /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid
     /// step, or if the step's version is unknown.
     pub(super) fn parse(json: &RawJson) -> Result<Self, Error> {
-        let record: Self = json.deserialize_as().map_err(|error| {
-            let message = format!("the engine has recorded something other than a step: {error}");
-            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
-        })?;
+        let record: Self = from_json(json, "a step")?;
         match record.v <= VERSION {
             true => Ok(record),
             false => {
@@ -194,16 +192,29 @@ impl StepRecord {
     /// than [`MAX_DRAWN_BYTES`] bytes, or the rest of the JSON longer than [`MAX_STEP_BYTES`]
     /// bytes, and a [`Store`](ErrorKind::Store) error if the step cannot be serialized.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
-        let json = RawJson::new(self).map_err(|error| {
-            let message = format!("a step cannot be written as JSON: {error}");
-            Error::new(ErrorKind::Store, message).with_source(error)
-        })?;
+        let json = to_json(self, "a step")?;
         let drawn: usize = self.drawn_values.iter().map(|draw| draw.value.as_str().len()).sum();
         let rest = json.as_str().len().saturating_sub(drawn);
         ensure_size("a turn or its calls' results have", rest, MAX_STEP_BYTES)?;
         ensure_size("the input and the notes for a turn have", drawn, MAX_DRAWN_BYTES)?;
         Ok(json)
     }
+}
+
+/// Serializes a value that an engine records.
+pub(super) fn to_json<T: Serialize>(value: &T, what: &str) -> Result<RawJson, Error> {
+    RawJson::new(value).map_err(|error| {
+        let message = format!("{what} cannot be written as JSON: {error}");
+        Error::new(ErrorKind::Store, message).with_source(error)
+    })
+}
+
+/// Parses a value that an engine has recorded.
+pub(super) fn from_json<T: DeserializeOwned>(json: &RawJson, what: &str) -> Result<T, Error> {
+    json.deserialize_as().map_err(|error| {
+        let message = format!("the engine has recorded something other than {what}: {error}");
+        Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
+    })
 }
 
 fn ensure_size(what: &str, bytes: usize, max: usize) -> Result<(), Error> {

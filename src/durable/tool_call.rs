@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::Agent;
 use crate::durable::call_link::CallLink;
 use crate::durable::engine::{StepRunner, ToolCallRequest};
-use crate::durable::step_record::MAX_STEP_BYTES;
+use crate::durable::step_record::{MAX_STEP_BYTES, from_json, to_json};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::ToolEvent;
@@ -67,16 +67,13 @@ impl ToolCallRequest {
             return Err(Error::new(ErrorKind::Unsupported, message).with_parameter(name.clone()));
         };
         let attempt = ids.next_id();
-        let begin = json(&Begin { attempt: attempt.clone(), is_idempotent: tool.is_idempotent() })?;
+        let begin = Begin { attempt: attempt.clone(), is_idempotent: tool.is_idempotent() };
+        let begin = to_json(&begin, "a step")?;
         let begin = steps.step("begin", Box::pin(async move { begin })).await?;
-        let begin: Begin = begin.deserialize_as().map_err(|error| {
-            let message =
-                format!("the engine has recorded something other than a call start: {error}");
-            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
-        })?;
+        let begin: Begin = from_json(&begin, "a call start")?;
         let may_begin = begin.attempt == attempt || (begin.is_idempotent && tool.is_idempotent());
         let toolkit = Toolkit::new([tool.clone()]).with_dry_run(agent.toolkit().is_dry_run());
-        let interrupted = json(&self.interrupted_result())?;
+        let interrupted = to_json(&self.interrupted_result(), "a step")?;
         let hub = hub.cloned();
         let step = async move {
             match may_begin {
@@ -84,11 +81,7 @@ impl ToolCallRequest {
                 false => interrupted,
             }
         };
-        let result = steps.step("tool", Box::pin(step)).await?;
-        result.deserialize_as().map_err(|error| {
-            let message = format!("the engine has recorded something other than a result: {error}");
-            Error::new(ErrorKind::ReplayMismatch, message).with_source(error)
-        })
+        from_json(&steps.step("tool", Box::pin(step)).await?, "a result")
     }
 
     /// Returns the result for a call that may have started, but whose outcome is unknown.
@@ -100,7 +93,7 @@ impl ToolCallRequest {
         let history = History::empty(self.session.clone());
         let mut result = self.interrupted_result();
         let Some(turn) = turn_of_call(&self.call) else {
-            return json(&result).unwrap_or_else(|_| serde_json::Value::Null.into());
+            return to_json(&result, "a step").unwrap_or_else(|_| serde_json::Value::Null.into());
         };
         let mut run = toolkit.run(&history, &turn).with_policy(AllowedByRun).with_data(data);
         let mut link = CallLink::new(&self, hub);
@@ -118,7 +111,7 @@ impl ToolCallRequest {
         .await;
         drop(run);
         link.flush().await;
-        let written = json(&result);
+        let written = to_json(&result, "a step");
         let problem = match written {
             Ok(json) if json.as_str().len() <= MAX_STEP_BYTES => return json,
             Ok(json) => {
@@ -128,7 +121,7 @@ impl ToolCallRequest {
             Err(error) => format!("Error: {}", error.message()),
         };
         let result = ToolResult::for_call(&self.call, ResultKind::Error, problem);
-        json(&result).unwrap_or_else(|_| serde_json::Value::Null.into())
+        to_json(&result, "a step").unwrap_or_else(|_| serde_json::Value::Null.into())
     }
 }
 
@@ -153,13 +146,6 @@ fn turn_of_call(call: &ToolCall) -> Option<Arc<Turn>> {
     std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
         TurnEvent::TurnComplete { turn } => Some(turn),
         _ => None,
-    })
-}
-
-fn json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
-    RawJson::new(value).map_err(|error| {
-        let message = format!("a step cannot be written as JSON: {error}");
-        Error::new(ErrorKind::Store, message).with_source(error)
     })
 }
 
