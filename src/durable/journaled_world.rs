@@ -1,5 +1,6 @@
 //! Gives a run access to its environment, and lets an engine record the run's effects.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +10,7 @@ use std::time::Duration;
 use futures::future::{BoxFuture, FutureExt};
 use futures::stream::StreamExt;
 
-use crate::durable::bridge::{Bridge, EffectEntry};
+use crate::durable::bridge::{Bridge, BridgeState, Draw, EffectEntry};
 use crate::durable::step_record::{AwaitedVerdicts, StepResult};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
@@ -29,13 +30,30 @@ pub(super) struct JournaledWorld(pub(super) Arc<Bridge>);
 
 impl World for JournaledWorld {
     fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
-        let drawn = self.0.draw(key, || live().to_json());
-        drawn.map_or_else(EffectValue::empty, EffectValue::from_json)
+        let kind = key.kind;
+        match self.0.with(|it| it.draw(kind)) {
+            Some(Draw::Recorded(value)) => {
+                if is_taken_away(kind) {
+                    // In a new attempt, the original value, such as a command, is available again.
+                    // The value is removed here so that it is not delivered twice.
+                    drop(live());
+                }
+                return EffectValue::from_json(value);
+            }
+            Some(Draw::Live) => match live().to_json() {
+                Ok(value) => {
+                    self.0.with(|it| it.keep_draw(kind, value.clone()));
+                    return EffectValue::from_json(value);
+                }
+                Err(error) => self.0.with(|it| it.fail(error)),
+            },
+            None => {}
+        }
+        EffectValue::empty()
     }
 
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
-        let (bridge, key) = (Arc::clone(&self.0), key.clone());
-        JournaledEffect { bridge, key, stage: EffectStage::Unasked(effect) }.boxed()
+        perform_effect(Arc::clone(&self.0), key.clone(), effect).boxed()
     }
 
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
@@ -45,13 +63,14 @@ impl World for JournaledWorld {
     }
 
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
-        self.0.begin_calls(calls.max_concurrency(), calls.progress_redactor());
+        let (max, redactor) = (calls.max_concurrency(), calls.progress_redactor());
+        self.0.with(|it| it.calls.begin(max, redactor));
         let (bridge, key) = (Arc::clone(&self.0), key.clone());
         let journal = JournaledCalls { bridge, key, was_asked: AtomicBool::new(false) };
         let bridge = Arc::clone(&self.0);
         calls
             .with_journal(Arc::new(journal))
-            .on_complete(move |saved| bridge.complete(StepResult::Calls(saved)))
+            .on_complete(move |saved| bridge.with(|it| it.complete(StepResult::Calls(saved))))
     }
 
     fn can_suspend(&self) -> bool {
@@ -66,12 +85,13 @@ impl World for JournaledWorld {
     ) -> BoxFuture<'static, Result<Vec<(PendingCall, Verdict)>, Error>> {
         let (bridge, key) = (Arc::clone(&self.0), key.clone());
         async move {
-            std::future::poll_fn(|cx| bridge.poll_ready(cx)).await;
-            if let EffectEntry::Perform = bridge.begin_effect(&key) {
-                bridge.complete(StepResult::Suspended(AwaitedVerdicts { calls, limit }));
+            let entry = poll_fn(|cx| bridge.with(|it| it.poll_request(&key, cx))).await;
+            if let EffectEntry::Perform = entry {
+                let awaited = AwaitedVerdicts { calls, limit };
+                bridge.with(|it| it.complete(StepResult::Suspended(awaited)));
             }
-            match std::future::poll_fn(|cx| bridge.poll_answer(cx)).await {
-                StepResult::Suspended(_) => Ok(bridge.take_verdicts()),
+            match poll_fn(|cx| bridge.with(|it| it.poll_answer(cx))).await {
+                StepResult::Suspended(_) => Ok(bridge.with(|it| std::mem::take(&mut it.verdicts))),
                 other => Err(other_answer(&key, &other)),
             }
         }
@@ -79,96 +99,71 @@ impl World for JournaledWorld {
     }
 
     fn observe(&self, event: &Event) {
-        self.0.observe(event);
+        self.0.with(|it| it.observe(event));
     }
 
     fn has_untaken_value(&self) -> bool {
-        self.0.has_untaken_answer()
+        self.0.with(|it| it.has_untaken_answer())
     }
 
     fn forced_end(&self) -> Option<LoopEnd> {
-        self.0.forced_end()
+        self.0.with(|it| it.forced_end())
     }
 
     fn on_end(&self, ending: &LoopEnd) {
-        self.0.end_loop(ending);
+        self.0.with(|it| it.end_loop(ending));
     }
 }
 
-/// An effect whose value the engine records.
-struct JournaledEffect {
+/// Returns whether obtaining a value of this kind removes it from its source.
+fn is_taken_away(kind: EffectKind) -> bool {
+    matches!(
+        kind,
+        EffectKind::DeliveredInput
+            | EffectKind::UndeliveredInput
+            | EffectKind::Tombstones
+            | EffectKind::EffectReports
+            | EffectKind::HookMessages
+    )
+}
+
+/// Performs an effect whose value the engine records.
+async fn perform_effect(
     bridge: Arc<Bridge>,
     key: EffectKey,
-    stage: EffectStage,
-}
-
-enum EffectStage {
-    Unasked(Effect),
-    Performing(Effect),
-    Done,
-}
-
-impl Future for JournaledEffect {
-    type Output = Result<EffectValue, Error>;
-
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        let this = self.get_mut();
-        loop {
-            match &mut this.stage {
-                EffectStage::Unasked(effect) => {
-                    ready!(this.bridge.poll_ready(cx));
-                    if let Some(value) = this.bridge.drawn_effect(this.key.kind) {
-                        return Poll::Ready(Ok(EffectValue::from_json(value)));
-                    }
-                    // An effect that is ready on the first poll needs no step of its own. A step
-                    // that a user's loop body requests is always recorded as a step of its own.
-                    let is_step = this.key.kind == EffectKind::Step;
-                    let early = match this.bridge.is_performing() && !is_step {
-                        true => effect.poll_unpin(cx),
-                        false => Poll::Pending,
-                    };
-                    if let Poll::Ready(Ok(value)) = &early {
-                        let value = value.to_json()?;
-                        this.bridge.keep_as_drawn(this.key.kind, value.clone());
-                        return Poll::Ready(Ok(EffectValue::from_json(value)));
-                    }
-                    let entry = this.bridge.begin_effect(&this.key);
-                    let EffectStage::Unasked(effect) =
-                        std::mem::replace(&mut this.stage, EffectStage::Done)
-                    else {
-                        continue;
-                    };
-                    match (entry, early) {
-                        (EffectEntry::Perform, Poll::Ready(made)) => {
-                            this.bridge.complete(step_result(made));
-                        }
-                        (EffectEntry::Perform, Poll::Pending) => {
-                            this.stage = EffectStage::Performing(effect);
-                        }
-                        (EffectEntry::Kept | EffectEntry::EndsAfter(_), _) => {}
-                    }
-                }
-                EffectStage::Performing(effect) => {
-                    let made = ready!(effect.poll_unpin(cx));
-                    this.bridge.complete(step_result(made));
-                    this.stage = EffectStage::Done;
-                }
-                EffectStage::Done => {
-                    return Poll::Ready(match ready!(this.bridge.poll_answer(cx)) {
-                        StepResult::Value(value) => Ok(EffectValue::from_json(value)),
-                        StepResult::Failed(error) => Err(error),
-                        other => Err(other_answer(&this.key, &other)),
-                    });
-                }
-            }
+    mut effect: Effect,
+) -> Result<EffectValue, Error> {
+    // An effect that is ready on the first poll needs no step of its own. A step that a user's loop
+    // body requests is always recorded as a step of its own.
+    let early = match poll_fn(|cx| bridge.with(|it| it.poll_draw(key.kind, cx))).await {
+        Some(Draw::Recorded(value)) => return Ok(EffectValue::from_json(value)),
+        Some(Draw::Live) if key.kind != EffectKind::Step => {
+            poll_fn(|cx| Poll::Ready(effect.poll_unpin(cx))).await
         }
+        Some(Draw::Live) | None => Poll::Pending,
+    };
+    if let Poll::Ready(Ok(value)) = &early {
+        let value = value.to_json()?;
+        bridge.with(|it| it.keep_draw(key.kind, value.clone()));
+        return Ok(EffectValue::from_json(value));
     }
-}
-
-fn step_result(made: Result<EffectValue, Error>) -> StepResult {
-    match made.and_then(|value| value.to_json()) {
-        Ok(value) => StepResult::Value(value),
-        Err(error) => StepResult::Failed(error),
+    let entry = poll_fn(|cx| bridge.with(|it| it.poll_request(&key, cx))).await;
+    if let EffectEntry::Perform = entry {
+        let made = match early {
+            Poll::Ready(made) => made,
+            Poll::Pending => (&mut effect).await,
+        };
+        let result = match made.and_then(|value| value.to_json()) {
+            Ok(value) => StepResult::Value(value),
+            Err(error) => StepResult::Failed(error),
+        };
+        bridge.with(|it| it.complete(result));
+    }
+    drop(effect);
+    match poll_fn(|cx| bridge.with(|it| it.poll_answer(cx))).await {
+        StepResult::Value(value) => Ok(EffectValue::from_json(value)),
+        StepResult::Failed(error) => Err(error),
+        other => Err(other_answer(&key, &other)),
     }
 }
 
@@ -212,8 +207,8 @@ impl TurnSource for JournaledTurn {
         loop {
             match &mut this.stage {
                 TurnStage::Unasked(ask) => {
-                    ready!(this.bridge.poll_ready(cx));
-                    this.stage = match (this.bridge.begin_effect(&this.key), ask.take()) {
+                    let entry = ready!(this.bridge.with(|it| it.poll_request(&this.key, cx)));
+                    this.stage = match (entry, ask.take()) {
                         (EffectEntry::Perform, Some((request, ask))) => TurnStage::Performing {
                             turn: ask(*request),
                             saved: SavedTurn::default(),
@@ -238,15 +233,15 @@ impl TurnSource for JournaledTurn {
                         Some(_) | None => {
                             let saved = std::mem::take(saved);
                             this.stage = TurnStage::Done { is_performed: true };
-                            this.bridge.complete(StepResult::Turn(saved));
+                            this.bridge.with(|it| it.complete(StepResult::Turn(saved)));
                         }
                     }
                 }
                 TurnStage::Done { is_performed } => {
-                    let saved = match ready!(this.bridge.poll_answer(cx)) {
+                    let saved = match ready!(this.bridge.with(|it| it.poll_answer(cx))) {
                         StepResult::Turn(saved) if *is_performed => saved.into_end(),
                         StepResult::Turn(saved) => {
-                            this.bridge.set_repeating(true);
+                            this.bridge.with(BridgeState::begin_repeat);
                             saved.into_replay()
                         }
                         other => {
@@ -260,7 +255,7 @@ impl TurnSource for JournaledTurn {
                     let item = ready!(Pin::new(replayed).poll_turn(cx, turn));
                     // A complete turn is being repeated until its end has been yielded.
                     if !matches!(item, Some(Ok(()))) {
-                        this.bridge.set_repeating(false);
+                        this.bridge.with(BridgeState::end_repeat);
                     }
                     return Poll::Ready(item);
                 }
@@ -291,40 +286,40 @@ struct JournaledCalls {
 impl CallJournal for JournaledCalls {
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin> {
         if !self.was_asked.load(Ordering::Relaxed) {
-            ready!(self.bridge.poll_ready(cx));
+            let entry = ready!(self.bridge.with(|it| it.poll_request(&self.key, cx)));
             self.was_asked.store(true, Ordering::Relaxed);
-            if let EffectEntry::EndsAfter(events) = self.bridge.begin_effect(&self.key) {
+            if let EffectEntry::EndsAfter(events) = entry {
                 return Poll::Ready(CallsBegin::Ended(events));
             }
         }
-        self.bridge.poll_calls_begin(cx)
+        self.bridge.with(|it| it.poll_calls_begin(cx))
     }
 
     fn announce(&self, call: &ToolCall, tool: &Tool) {
-        self.bridge.announce(call, tool);
+        self.bridge.with(|it| it.announce(call, tool));
     }
 
     fn on_idle(&self) {
-        self.bridge.on_calls_idle();
+        self.bridge.with(BridgeState::on_calls_idle);
     }
 
     fn has_result(&self, call_id: &str) -> bool {
-        self.bridge.has_call_result(call_id)
+        self.bridge.with(|it| it.calls.results.contains_key(call_id))
     }
 
     fn poll_start(&self, call_id: &str, cx: &mut Context<'_>) -> Poll<CallStart> {
-        self.bridge.poll_call_start(call_id, cx)
+        self.bridge.with(|it| it.poll_call_start(call_id, cx))
     }
 
     fn end(&self, call_id: &str) {
-        self.bridge.end_call(call_id);
+        self.bridge.with(|it| it.end_call(call_id));
     }
 
     fn on_repeated(&self) {
-        self.bridge.set_repeating(false);
+        self.bridge.with(BridgeState::end_repeat);
     }
 
     fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.bridge.poll_answer(cx).map(drop)
+        self.bridge.with(|it| it.poll_answer(cx)).map(drop)
     }
 }

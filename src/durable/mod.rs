@@ -126,12 +126,17 @@
 mod attempt;
 mod bridge;
 mod call_link;
+mod driver;
 mod engine;
 mod journaled_world;
 mod publisher;
+mod run_commands;
+mod run_entries;
 mod step_record;
 pub mod storage;
 mod tool_call;
+#[cfg(test)]
+mod transitions;
 
 pub use attempt::Attempt;
 pub use engine::{

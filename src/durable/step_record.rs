@@ -162,9 +162,12 @@ impl StepRecord {
         }
     }
 
-    /// Returns whether the loop was ended from outside in this step.
-    pub(super) fn has_ended(&self) -> bool {
-        matches!(self.result, StepResult::Ended(_))
+    /// Returns how the loop ended, if it was ended from outside in this step.
+    pub(super) fn ended(&self) -> Option<&EndedEarly> {
+        match &self.result {
+            StepResult::Ended(ended) => Some(ended),
+            _ => None,
+        }
     }
 
     /// Parses a recorded step.

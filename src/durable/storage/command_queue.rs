@@ -105,7 +105,7 @@ impl CommandQueue {
             );
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
-        let is_interrupt = is_interrupt(&command);
+        let is_interrupt = command.command.is_interrupt();
         // A second command that ends the run would change nothing, so it does not fill the queue.
         let is_queued = |queued: &StoredCommand| {
             queued.id == command.id || ends_run(&command) && is_same_kind(queued, &command)
@@ -192,7 +192,7 @@ impl CommandQueue {
     /// Adds a waiter that waits for an interrupt or for the end of the active run. Returns
     /// [`Ready`](WaitAnswer::Ready) if an interrupt is already queued or no run is active.
     pub fn wait_for_stop(&mut self, id: String) -> WaitAnswer {
-        if self.run.is_none() || self.commands.iter().any(is_interrupt) {
+        if self.run.is_none() || self.commands.iter().any(|queued| queued.command.is_interrupt()) {
             return WaitAnswer::Ready;
         }
         self.stop_waiters.push(id);
@@ -261,13 +261,9 @@ fn is_verdict(stored: &StoredCommand) -> bool {
     matches!(stored.command, Command::Verdict { .. })
 }
 
-fn is_interrupt(stored: &StoredCommand) -> bool {
-    stored.command.is_interrupt()
-}
-
 /// Returns whether the command ends the run. Such a command contains at most a short reason.
-fn ends_run(stored: &StoredCommand) -> bool {
-    is_interrupt(stored) || stored.command == Command::StopAfterTurn
+pub(in crate::durable) fn ends_run(stored: &StoredCommand) -> bool {
+    stored.command.is_interrupt() || stored.command == Command::StopAfterTurn
 }
 
 fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {

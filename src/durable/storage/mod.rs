@@ -67,8 +67,8 @@ mod given_verdicts;
 mod session_segments;
 mod session_status;
 
-pub(in crate::durable) use command_queue::json_bytes;
 pub use command_queue::{CommandQueue, CommandWaiter, WaitAnswer};
+pub(in crate::durable) use command_queue::{ends_run, json_bytes};
 pub use copy_session::copy_session;
 pub use given_verdicts::{AddedVerdict, GivenVerdicts};
 pub use session_segments::{SegmentWrite, SessionSegments};

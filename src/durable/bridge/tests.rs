@@ -1,0 +1,315 @@
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::Wake;
+
+use serde_json::json;
+
+use super::*;
+use crate::durable::transitions::{self, Machine};
+use crate::request::ToolSpec;
+use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+
+#[derive(Default)]
+struct WakeCounter(AtomicUsize);
+
+impl Wake for WakeCounter {
+    fn wake(self: Arc<Self>) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+/// A bridge, and a task that waits for it.
+struct Task {
+    bridge: Bridge,
+    wakes: Arc<WakeCounter>,
+}
+
+impl Task {
+    fn new() -> Self {
+        let bridge = Bridge::new("attempt".to_owned(), Toolkit::new([tool()]));
+        Self { bridge, wakes: Arc::default() }
+    }
+
+    fn with<T>(&self, access: impl FnOnce(&mut BridgeState, &Context<'_>) -> T) -> T {
+        let waker = Waker::from(Arc::clone(&self.wakes));
+        self.bridge.with(|it| access(it, &Context::from_waker(&waker)))
+    }
+
+    /// Applies an input, and adds to the effect whether the task was woken.
+    fn woken(&self, apply: impl FnOnce(&mut BridgeState, &Context<'_>) -> &'static str) -> String {
+        let _: Poll<()> = self.with(BridgeState::wait);
+        let before = self.wakes.0.load(Ordering::Relaxed);
+        let effect = self.with(apply);
+        match (effect, self.wakes.0.load(Ordering::Relaxed) > before) {
+            ("-", true) => "wakes".to_owned(),
+            (effect, true) => format!("{effect}, wakes"),
+            (effect, false) => effect.to_owned(),
+        }
+    }
+}
+
+fn tool() -> Tool {
+    Tool::raw(ToolSpec::new("t", "", json!({ "type": "object" })), |_, _| async { "" }).unwrap()
+}
+
+fn call(call_id: &str) -> ToolCall {
+    ToolCall { call_id: call_id.to_owned(), name: "t".to_owned(), arguments: "{}".to_owned() }
+}
+
+fn key(nth: u32) -> EffectKey {
+    EffectKey { run: "r".into(), iteration: 1, kind: EffectKind::Turn, name: "".into(), nth }
+}
+
+fn value() -> RawJson {
+    json!(1).into()
+}
+
+fn event() -> Event {
+    Event::Turn(TurnEvent::TextDelta { index: 0, text: "Hi".into() })
+}
+
+fn turn_complete() -> Event {
+    let mut turn = TurnBuilder::new();
+    turn.stop(StopReason::Stop, "");
+    turn.complete().unwrap();
+    let mut events = std::iter::from_fn(|| turn.next_event());
+    Event::Turn(events.find(|event| matches!(event, TurnEvent::TurnComplete { .. })).unwrap())
+}
+
+/// A recorded step in which the run drew this number of values.
+fn record(draws: usize, key: Option<EffectKey>, result: StepResult) -> RawJson {
+    let draw = DrawnValue { kind: EffectKind::Facts, value: value() };
+    StepRecord::new(vec![draw; draws], key, result).to_json().unwrap()
+}
+
+fn early_end() -> StepResult {
+    StepResult::Ended(EndedEarly::new(1, 0, vec![event()], &LoopEnd::default()))
+}
+
+fn started_calls(attempt: &str) -> BegunCalls {
+    let calls = vec![BegunCall::new(&call("c"), &tool(), true)];
+    BegunCalls { attempt: attempt.to_owned(), calls }
+}
+
+/// Walks the states of a step.
+struct StepMachine(Task);
+
+impl Machine for StepMachine {
+    fn state(&self) -> String {
+        let replay = |name: &str, replay: &Replay| match replay.record.drawn_values.len() {
+            len if len > replay.drawn => format!("{name}, a value left"),
+            _ => name.to_owned(),
+        };
+        self.0.with(|it, _| match &it.step {
+            Step::Undecided { calls: None } => "undecided".to_owned(),
+            Step::Undecided { calls: Some(_) } => "undecided, calls started".to_owned(),
+            Step::Performing { effect: None, .. } => "performing".to_owned(),
+            Step::Performing { effect: Some(effect), .. } => match effect.started {
+                Some(_) => "performing calls".to_owned(),
+                None => "performing an effect".to_owned(),
+            },
+            Step::Performed { .. } => "performed".to_owned(),
+            Step::Recording { .. } => "recording".to_owned(),
+            Step::Replaying { replay: it, effect } => match (&it.record.result, effect) {
+                (StepResult::Ended(_), None) => replay("replaying an early end", it),
+                (StepResult::Ended(_), Some(_)) => replay("ending an effect early", it),
+                (StepResult::Finished, _) => replay("replaying the run's end", it),
+                _ => replay("replaying", it),
+            },
+            Step::Replayed { replay: it, .. } => match it.record.ended().is_some() {
+                true => replay("replayed an early end", it),
+                false => replay("replayed", it),
+            },
+            Step::Failed { .. } => "failed".to_owned(),
+        })
+    }
+
+    fn apply(&mut self, input: &str) -> String {
+        let accept = |it: &mut BridgeState, json: &RawJson| {
+            it.accept(json).unwrap();
+            "-"
+        };
+        let drawn = |draw: Option<Draw>| match draw {
+            Some(Draw::Live) => "live",
+            Some(Draw::Recorded(_)) => "recorded",
+            None => "-",
+        };
+        let requested = |entry: Poll<EffectEntry>| match entry {
+            Poll::Ready(EffectEntry::Perform) => "performs",
+            Poll::Ready(EffectEntry::EndsAfter(events)) if events == [event()] => {
+                "ends after an event"
+            }
+            Poll::Ready(EffectEntry::EndsAfter(_)) => "ends after other events",
+            Poll::Ready(EffectEntry::Kept) => "kept",
+            Poll::Pending => "-",
+        };
+        let performed = |it: &BridgeState, was_performed: bool| match &it.step {
+            Step::Performed { result: StepResult::CallsBegin(_), .. } if !was_performed => {
+                "calls begin"
+            }
+            Step::Performed { result, .. } if !was_performed => result.name(),
+            _ => "-",
+        };
+        let end = |it: &mut BridgeState, result| match it.poll_end(&mut Some(result)) {
+            Poll::Ready(Ok(_)) => "ends",
+            Poll::Ready(Err(_)) => "error",
+            Poll::Pending => "-",
+        };
+        self.0.woken(|it, cx| {
+            let was_performed = matches!(it.step, Step::Performed { .. });
+            match input {
+                "the engine polls" => match it.poll_step(cx) {
+                    Poll::Ready(_) => "records",
+                    Poll::Pending => "-",
+                },
+                "the engine returns a step" => {
+                    accept(it, &record(1, Some(key(1)), StepResult::Value(value())))
+                }
+                "the engine returns an early end" => {
+                    accept(it, &record(1, Some(key(1)), early_end()))
+                }
+                "the engine returns the run's end" => {
+                    accept(it, &record(0, None, StepResult::Finished))
+                }
+                "the run draws a value" => drawn(it.draw(EffectKind::Facts)),
+                "the run draws another value" => drawn(it.draw(EffectKind::Id)),
+                "an effect is polled first" => match it.poll_draw(EffectKind::Facts, cx) {
+                    Poll::Ready(None) => "not drawn",
+                    Poll::Ready(draw) => drawn(draw),
+                    Poll::Pending => "-",
+                },
+                "the run requests the effect" => requested(it.poll_request(&key(1), cx)),
+                "the run requests another effect" => requested(it.poll_request(&key(2), cx)),
+                "the effect completes" => {
+                    it.complete(StepResult::Value(value()));
+                    performed(it, was_performed)
+                }
+                "the calls are idle" => {
+                    it.announce(&call("c"), &tool());
+                    it.on_calls_idle();
+                    performed(it, was_performed)
+                }
+                "a call asks to start" => {
+                    it.calls.running.clear();
+                    it.calls.max_concurrency = 1;
+                    match it.poll_call_start("c", cx) {
+                        Poll::Ready(CallStart::Run) => "starts",
+                        Poll::Ready(_) => "does not run",
+                        Poll::Pending => "-",
+                    }
+                }
+                "the run asks whether to end" => match it.forced_end() {
+                    Some(_) => "the loop must end",
+                    None => "-",
+                },
+                "the loop ends" => {
+                    it.end_loop(&LoopEnd::default());
+                    performed(it, was_performed)
+                }
+                "the run ends" => {
+                    it.end_run();
+                    performed(it, was_performed)
+                }
+                "the step ends" => {
+                    let effect = end(it, StepResult::Value(value()));
+                    it.previous = PreviousResult::Taken;
+                    effect
+                }
+                "the step ends, and calls start" => {
+                    end(it, StepResult::CallsBegin(started_calls("attempt")))
+                }
+                other => panic!("an unknown input: {other}"),
+            }
+        })
+    }
+}
+
+#[test]
+fn a_step_moves_between_its_states_as_its_table_says() {
+    let table = include_str!("../bridge.md");
+    transitions::check(table, "# The states of a step", || StepMachine(Task::new()));
+}
+
+/// Walks the states of the previous step's result.
+struct ResultMachine(Task);
+
+impl ResultMachine {
+    fn end_step(it: &mut BridgeState, result: StepResult) {
+        it.step = Step::Recording { effect: Effect::default() };
+        assert!(it.poll_end(&mut Some(result)).is_ready());
+        it.step = Step::Performing { draws: Vec::new(), effect: None };
+    }
+}
+
+impl Machine for ResultMachine {
+    fn state(&self) -> String {
+        let state = self.0.with(|it, _| match it.previous {
+            PreviousResult::Taken => "taken",
+            PreviousResult::Untaken(StepResult::Calls(_)) => "untaken calls",
+            PreviousResult::Untaken(_) => "untaken",
+            PreviousResult::Repeating => "repeating",
+        });
+        state.to_owned()
+    }
+
+    fn apply(&mut self, input: &str) -> String {
+        let observe = |it: &mut BridgeState, event: &Event| {
+            let before = it.event_count;
+            it.observe(event);
+            if it.event_count > before { "counted" } else { "-" }
+        };
+        let effect = self.0.with(|it, cx| {
+            it.step = Step::Performing { draws: Vec::new(), effect: None };
+            match input {
+                "a step ends with a value" => {
+                    Self::end_step(it, StepResult::Value(value()));
+                    "-"
+                }
+                "a step ends with calls" => {
+                    Self::end_step(it, StepResult::Calls(crate::tool::SavedCalls::default()));
+                    "-"
+                }
+                "the run takes the result" => match it.poll_answer(cx) {
+                    Poll::Ready(_) => "result",
+                    Poll::Pending => "-",
+                },
+                "the calls begin" => match it.poll_calls_begin(cx) {
+                    Poll::Ready(CallsBegin::Live(_)) => "live",
+                    Poll::Ready(CallsBegin::Saved(_)) => "saved",
+                    Poll::Ready(CallsBegin::Ended(_)) => "ended",
+                    Poll::Pending => "-",
+                },
+                "the run asks whether it may end" => {
+                    if it.has_untaken_answer() {
+                        "-"
+                    } else {
+                        "yes"
+                    }
+                }
+                "the run repeats the result" => {
+                    it.begin_repeat();
+                    "-"
+                }
+                "the run has repeated the result" => {
+                    it.end_repeat();
+                    "-"
+                }
+                "a turn completes" => observe(it, &turn_complete()),
+                "another event" => observe(it, &event()),
+                "the loop ends" => {
+                    it.end_loop(&LoopEnd::default());
+                    "-"
+                }
+                other => panic!("an unknown input: {other}"),
+            }
+        });
+        effect.to_owned()
+    }
+}
+
+#[test]
+fn the_previous_steps_result_moves_between_its_states_as_its_table_says() {
+    let table = include_str!("../bridge.md");
+    let heading = "# The result of the previous step";
+    transitions::check(table, heading, || ResultMachine(Task::new()));
+}
