@@ -135,8 +135,6 @@ mod run_entries;
 mod step_record;
 pub mod storage;
 mod tool_call;
-#[cfg(test)]
-mod transitions;
 
 pub use attempt::Attempt;
 pub use engine::{

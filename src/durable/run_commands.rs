@@ -119,7 +119,7 @@ impl RunCommands {
 mod tests {
     use super::*;
     use crate::agent::{Agent, Run};
-    use crate::durable::transitions::{self, Machine};
+    use crate::env::transitions::{self, Machine};
     use crate::item::{Item, PendingCall, ToolCall};
     use crate::provider::Scripted;
     use crate::tool::Verdict;

@@ -11,19 +11,7 @@ use crate::event::{BudgetExceeded, EndReason, Event};
 use crate::stream::{LoopWithState, Step};
 
 /// The stage of a run.
-///
-/// | stage | ends when | next stage |
-/// |---|---|---|
-/// | `Input` | the event that appends the input is yielded | `Looping` |
-/// | `Refused` | the run is polled | `Ending` |
-/// | `Looping` | a time limit is exceeded, and a wrap-up turn can follow | `WrappingUp` |
-/// | `Looping` | the loop ends, fails or is interrupted | `Ending` |
-/// | `WrappingUp` | all dropped calls have results | `Looping` |
-/// | `Ending` | `Finished` is yielded without an error | `Over` |
-/// | `Ending` | `Finished` is yielded with an error | `Failed` |
-/// | `Failed` | the error is yielded | `Over` |
-///
-/// A method that belongs to another stage changes nothing.
+#[doc = include_str!("run_stage.md")]
 pub(in crate::agent) enum Stage {
     /// The next event appends the input.
     Input {
@@ -171,56 +159,9 @@ mod tests {
     use std::task::{Context, Poll};
 
     use super::*;
-    use crate::env::{Random, SeededRandom};
+    use crate::env::transitions::{self, Machine};
     use crate::error::ErrorKind;
     use crate::event::{AppendReason, BudgetKind};
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Kind {
-        Input,
-        Refused,
-        Looping,
-        WrappingUp,
-        Ending,
-        Failed,
-        Over,
-    }
-
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    enum Change {
-        StartLoop,
-        BeginWrapUp,
-        ContinueLoop,
-        EndLoop,
-        FinishWithoutError,
-        FinishWithError,
-        TakeError,
-    }
-
-    const CHANGES: [Change; 7] = [
-        Change::StartLoop,
-        Change::BeginWrapUp,
-        Change::ContinueLoop,
-        Change::EndLoop,
-        Change::FinishWithoutError,
-        Change::FinishWithError,
-        Change::TakeError,
-    ];
-
-    /// The rows of the table in the docs of `Stage`.
-    const TABLE: [(Kind, Change, Kind); 8] = [
-        (Kind::Input, Change::StartLoop, Kind::Looping),
-        (Kind::Refused, Change::EndLoop, Kind::Ending),
-        (Kind::Looping, Change::BeginWrapUp, Kind::WrappingUp),
-        (Kind::Looping, Change::EndLoop, Kind::Ending),
-        (Kind::WrappingUp, Change::ContinueLoop, Kind::Looping),
-        (Kind::Ending, Change::FinishWithoutError, Kind::Over),
-        (Kind::Ending, Change::FinishWithError, Kind::Failed),
-        (Kind::Failed, Change::TakeError, Kind::Over),
-    ];
-
-    const EXCEEDED: BudgetExceeded =
-        BudgetExceeded { kind: BudgetKind::Time, used: 2, limit: 1, diminishing_returns: false };
 
     struct NoEvents;
 
@@ -236,95 +177,83 @@ mod tests {
         fn restart(self: Pin<&mut Self>, _: State) {}
     }
 
-    fn kind(stage: &Stage) -> Kind {
-        match stage {
-            Stage::Input { .. } => Kind::Input,
-            Stage::Refused { .. } => Kind::Refused,
-            Stage::Looping(_) => Kind::Looping,
-            Stage::WrappingUp { .. } => Kind::WrappingUp,
-            Stage::Ending(_) => Kind::Ending,
-            Stage::Failed(_) => Kind::Failed,
-            Stage::Over => Kind::Over,
-        }
-    }
-
     fn error() -> Error {
         Error::new(ErrorKind::Server, "failed")
     }
 
-    fn first_stage(random: &SeededRandom) -> Stage {
-        let events: LoopStream = Box::pin(NoEvents);
-        match random.next_u64() % 3 {
-            0 => {
-                let (why, id, items) = (AppendReason::Input, "input".to_owned(), Vec::new());
-                Stage::Input { event: Box::new(Event::Appended { why, id, items }), events }
-            }
-            1 => Stage::Refused { error: error(), events },
-            _ => Stage::Looping(events),
-        }
-    }
+    /// A run's stage, or `None` before the run is created.
+    struct Run(Option<Stage>);
 
-    fn apply(stage: &mut Stage, change: Change) {
-        match change {
-            Change::StartLoop => drop(stage.start_loop()),
-            Change::BeginWrapUp => {
-                stage.begin_wrap_up(EXCEEDED);
-            }
-            Change::ContinueLoop => stage.continue_loop(),
-            Change::EndLoop => drop(stage.end_loop(PendingEnd {
-                reason: EndReason::Completed,
-                input_refused: false,
-                error: None,
-                time_limit_exceeded: None,
-                interrupt_reason: None,
-                unreported_interrupt_reason: None,
-            })),
-            Change::FinishWithoutError => stage.finish(None),
-            Change::FinishWithError => stage.finish(Some(error())),
-            Change::TakeError => drop(stage.take_error()),
+    impl Machine for Run {
+        fn state(&self) -> String {
+            let name = match &self.0 {
+                None => "new",
+                Some(Stage::Input { .. }) => "input",
+                Some(Stage::Refused { .. }) => "refused",
+                Some(Stage::Looping(_)) => "looping",
+                Some(Stage::WrappingUp { .. }) => "wrapping up",
+                Some(Stage::Ending(_)) => "ending",
+                Some(Stage::Failed(_)) => "failed",
+                Some(Stage::Over) => "over",
+            };
+            name.to_owned()
         }
-    }
 
-    /// Walks through stages at random. Returns the first change that the table does not have, or
-    /// the number of times that each row was seen.
-    fn walk(table: &[(Kind, Change, Kind)]) -> Result<Vec<u32>, (Kind, Change, Kind)> {
-        let random = SeededRandom::new(46);
-        let mut seen = vec![0; table.len()];
-        for _ in 0..2_000 {
-            let mut stage = first_stage(&random);
-            for _ in 0..20 {
-                let before = kind(&stage);
-                let change = CHANGES[(random.next_u64() % 7) as usize];
-                apply(&mut stage, change);
-                let after = kind(&stage);
-                let row = table.iter().position(|row| *row == (before, change, after));
-                match row {
-                    Some(row) => seen[row] += 1,
-                    None if before == after => {
-                        // The table has no other stage for this change.
-                        if table.iter().any(|row| row.0 == before && row.1 == change) {
-                            return Err((before, change, after));
-                        }
+        fn apply(&mut self, input: &str) -> String {
+            let events: LoopStream = Box::pin(NoEvents);
+            let Some(stage) = &mut self.0 else {
+                self.0 = match input {
+                    "it has input" => {
+                        let (why, id, items) = (AppendReason::Input, "input".to_owned(), vec![]);
+                        let event = Box::new(Event::Appended { why, id, items });
+                        Some(Stage::Input { event, events })
                     }
-                    None => return Err((before, change, after)),
+                    "its input is refused" => Some(Stage::Refused { error: error(), events }),
+                    "it has no input" => Some(Stage::Looping(events)),
+                    _ => None,
+                };
+                return "-".to_owned();
+            };
+            let mut effect = "-";
+            match input {
+                "it is polled" => {
+                    if stage.start_loop().is_some() {
+                        effect = "yields the input";
+                    } else if stage.take_error().is_some() {
+                        effect = "yields the error";
+                    }
                 }
+                "the loop ends" => {
+                    let end = PendingEnd {
+                        reason: EndReason::Completed,
+                        input_refused: false,
+                        error: None,
+                        time_limit_exceeded: None,
+                        interrupt_reason: None,
+                        unreported_interrupt_reason: None,
+                    };
+                    if stage.end_loop(end).is_some() {
+                        effect = "drops the loop";
+                    }
+                }
+                "a time limit is exceeded" => stage.begin_wrap_up(BudgetExceeded {
+                    kind: BudgetKind::Time,
+                    used: 2,
+                    limit: 1,
+                    diminishing_returns: false,
+                }),
+                "all dropped calls have results" => stage.continue_loop(),
+                "`Finished` is yielded" => stage.finish(None),
+                "`Finished` is yielded with an error" => stage.finish(Some(error())),
+                _ => {}
             }
+            effect.to_owned()
         }
-        Ok(seen)
     }
 
     #[test]
-    fn a_run_moves_only_between_the_stages_of_the_table_and_reaches_all_of_them() {
-        let seen = walk(&TABLE).unwrap();
-        assert!(seen.iter().all(|&times| times > 0), "{seen:?}");
-    }
-
-    #[test]
-    fn a_table_of_stages_without_one_of_its_rows_is_refused() {
-        for row in 0..TABLE.len() {
-            let mut table = TABLE.to_vec();
-            let removed = table.remove(row);
-            assert_eq!(walk(&table), Err(removed));
-        }
+    fn a_run_moves_between_its_stages_as_their_table_says() {
+        let table = include_str!("run_stage.md");
+        transitions::check(table, "# The stages of a run", || Run(None));
     }
 }

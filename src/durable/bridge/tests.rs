@@ -5,7 +5,7 @@ use std::task::Wake;
 use serde_json::json;
 
 use super::*;
-use crate::durable::transitions::{self, Machine};
+use crate::env::transitions::{self, Machine};
 use crate::request::ToolSpec;
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 

@@ -130,6 +130,38 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
+    use crate::env::transitions::{self, Machine};
+
+    impl Machine for LogState {
+        fn state(&self) -> String {
+            let name = match self {
+                Self::Unopened => "unopened",
+                Self::Available => "available",
+                Self::UnopenedOutage(_) => "unopened outage",
+                Self::Outage(_) => "outage",
+            };
+            name.to_owned()
+        }
+
+        fn apply(&mut self, input: &str) -> String {
+            let had_outage = self.has_outage();
+            match input {
+                "the log is opened" => self.on_opened(),
+                "the log is unavailable" => self.on_unavailable(None),
+                "the log fails" => self.on_failed(),
+                "the entries are written" => self.on_written(),
+                other => panic!("an unknown input: {other}"),
+            }
+            let waits = self.has_outage() && !had_outage;
+            if waits { "waits".to_owned() } else { "-".to_owned() }
+        }
+    }
+
+    #[test]
+    fn a_log_moves_between_its_states_as_their_table_says() {
+        let table = include_str!("log_state.md");
+        transitions::check(table, "# The states of a log", || LogState::Unopened);
+    }
 
     #[tokio::test(start_paused = true)]
     async fn the_delay_between_two_attempts_to_reach_a_log_doubles_up_to_five_seconds() {

@@ -43,3 +43,54 @@ impl UnattendedLimit {
         deadline.poll(cx).map(|_| *self = Self::None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+
+    use tokio::runtime::{Builder, Runtime};
+
+    use super::*;
+    use crate::env::transitions::{self, Machine};
+
+    const LIMIT: Duration = Duration::from_mins(1);
+
+    struct Polled(UnattendedLimit, Runtime);
+
+    impl Machine for Polled {
+        fn state(&self) -> String {
+            let name = match &self.0 {
+                UnattendedLimit::None => "none",
+                UnattendedLimit::Attended { .. } => "attended",
+                UnattendedLimit::Alone { .. } => "alone",
+            };
+            name.to_owned()
+        }
+
+        fn apply(&mut self, input: &str) -> String {
+            let Self(limit, runtime) = self;
+            let expired = runtime.block_on(async {
+                if input.ends_with("after the limit") {
+                    tokio::time::advance(LIMIT).await;
+                }
+                let readers = usize::from(input.contains("with a reader"));
+                poll_fn(|cx| Poll::Ready(limit.poll(readers, cx).is_ready())).await
+            });
+            if expired { "interrupts".to_owned() } else { "-".to_owned() }
+        }
+    }
+
+    #[test]
+    fn a_limit_moves_between_its_states_as_their_table_says() {
+        let setting = Unattended::InterruptAfter(LIMIT);
+        transitions::check(
+            include_str!("unattended_limit.md"),
+            "# The states of the limit",
+            || {
+                let runtime =
+                    Builder::new_current_thread().enable_time().start_paused(true).build();
+                Polled(UnattendedLimit::new(setting), runtime.unwrap())
+            },
+        );
+    }
+}

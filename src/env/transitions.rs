@@ -11,7 +11,7 @@ const SEQUENCES: u64 = 400;
 const INPUTS: usize = 60;
 
 /// A machine under test. Its states and inputs have the names that its table uses.
-pub(super) trait Machine {
+pub(crate) trait Machine {
     fn state(&self) -> String;
 
     /// Applies an input, and describes the effect, or returns `-` if the input has no effect.
@@ -69,7 +69,7 @@ fn walk<M: Machine>(
 /// Checks that all transitions of a machine are in the table, that all rows of the table occur, and
 /// that the check fails if any row is removed. Prints the number of sequences and rows.
 #[track_caller]
-pub(super) fn check<M: Machine>(markdown: &str, heading: &str, new: impl Fn() -> M) {
+pub(crate) fn check<M: Machine>(markdown: &str, heading: &str, new: impl Fn() -> M) {
     let rows = rows(markdown, heading);
     let inputs: BTreeSet<String> = rows.keys().map(|(_, input)| input.clone()).collect();
     let inputs: Vec<String> = inputs.into_iter().collect();
