@@ -403,6 +403,30 @@ async fn a_blocking_stop_hook_does_not_use_up_the_one_rejection() {
 }
 
 #[tokio::test]
+async fn a_rejected_claim_is_not_rejected_again_after_another_objection() {
+    let answers = || ["done".into(), "perhaps".into(), "done".into()];
+    let by_hook = hook::before_stop(|_, turn| async move {
+        match turn.text().contains("perhaps") {
+            true => StopDecision::Continue("Be sure.".into()),
+            false => StopDecision::Allow,
+        }
+    });
+    let by_validation = |turn: &turnstream::Turn| match turn.text().contains("perhaps") {
+        true => Err("Be sure."),
+        false => Ok(()),
+    };
+    let hooked = evidence_agent(answers()).0.with_hook(by_hook);
+    let validated = evidence_agent(answers()).0.with_validation(by_validation);
+    for agent in [hooked, validated] {
+        let outcome = agent.run("go").outcome().await;
+        assert_outcome(&outcome, EndReason::Unproven, 3, Some(NO_CHECK_MESSAGE));
+        let messages = injected_messages(&outcome);
+        let [missing, objection] = &messages[..] else { panic!("{messages:?}") };
+        assert!(missing.contains(NO_CHECK_MESSAGE) && objection.contains("Be sure."));
+    }
+}
+
+#[tokio::test]
 async fn a_stop_hook_that_ends_the_run_determines_the_reason() {
     let (agent, _) = evidence_agent(["done".into()]);
     let agent =

@@ -406,6 +406,23 @@ fn on_stop_reviews_are_applied_in_order() {
 }
 
 #[test]
+fn a_claim_without_evidence_is_rejected_only_once() {
+    let review = || {
+        let (text, reason) = ("Prove it.".to_owned(), "no check".to_owned());
+        StopReview::HookDecision(StopDecision::RequireEvidence { text, reason })
+    };
+    let rejected = state().update(|it| it.evidence.claim_rejected = true);
+    let facts = Facts::default();
+    let reject = say(Transition::StopHookBlocking, AppendReason::StopHook, "Prove it.");
+    let unproven = NextAction::Finish(EndReason::Unproven);
+    assert_eq!(at_stop(&state(), review(), &facts), reject);
+    assert_eq!(at_stop(&rejected, review(), &facts), unproven);
+    // The model could not answer.
+    let stopped = Facts { stop_requested: true, ..Facts::default() };
+    assert_eq!(at_stop(&state(), review(), &stopped), unproven);
+}
+
+#[test]
 fn a_rejected_answer_is_corrected_up_to_max_corrections_times() {
     let objection = || StopReview::ValidationFailed("it is blue".into());
     let after = |malformed| {
