@@ -20,7 +20,7 @@ use turnstream::usage::{Price, Prices};
 use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
 
 use turnstream_test_support::runs::{
-    pull_until, reply_calling, reply_calling_t, result_kinds, test_agent,
+    pull_ready, pull_until, reply_calling, reply_calling_t, result_kinds, test_agent,
 };
 use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, spec};
 use turnstream_test_support::world::finish_run;
@@ -649,6 +649,52 @@ async fn externally_answered_calls_do_not_count_toward_the_call_limit() {
     let kinds = result_kinds(&finished.handle.history());
     assert_eq!(kinds, [ResultKind::Ok, ResultKind::Budget]);
     assert_eq!((finished.outcome.reason, ran.started_count()), (EndReason::Pending, 1));
+}
+
+/// An agent whose model makes a call that needs an approval, then one that needs none, with this
+/// limit on calls.
+fn agent_with_call_limit(limit: u32, asked: &Counter, free: &Counter) -> Agent {
+    let calls = reply_calling("a", "asks").call_raw("b", "t", "{}");
+    let asks = ok_tool("asks", asked).requires_approval();
+    let agent = test_agent(Scripted::new([calls, "fine".into()]));
+    agent.with_tools([asks, ok_tool("t", free)]).with_budget(Budget::new().with_tool_calls(limit))
+}
+
+#[tokio::test]
+async fn while_a_call_waits_for_approval_later_calls_wait_if_they_might_exceed_the_call_limit() {
+    // The limit, whether the first call is approved, whether the second one starts before the
+    // verdict, and the results.
+    let cases = [
+        (1, true, false, [ResultKind::Ok, ResultKind::Budget]),
+        (1, false, false, [ResultKind::Denied, ResultKind::Ok]),
+        (2, true, true, [ResultKind::Ok, ResultKind::Ok]),
+    ];
+    for (limit, approves, starts, kinds) in cases {
+        let (asked, free) = (Counter::default(), Counter::default());
+        let mut run = agent_with_call_limit(limit, &asked, &free).interactive().run("go");
+        let is_request = |event: &Event| event.approval_request().is_some();
+        let call = pull_until(&mut run, is_request).await.approval_request().unwrap();
+        pull_ready(&mut run);
+        let started = (asked.started_count(), free.started_count());
+        assert_eq!(started, (0, usize::from(starts)), "{limit}, {approves}");
+        match approves {
+            true => run.approve(&call).unwrap(),
+            false => run.deny(&call, "no").unwrap(),
+        }
+        let outcome = run.outcome().await;
+        assert_eq!(result_kinds(outcome.new_items()), kinds, "{limit}, {approves}");
+        let started = asked.started_count() + free.started_count();
+        assert_eq!(started, kinds.iter().filter(|kind| **kind == ResultKind::Ok).count());
+    }
+}
+
+#[tokio::test]
+async fn a_call_held_back_for_the_call_limit_runs_before_the_run_ends_with_pending_calls() {
+    let (asked, free) = (Counter::default(), Counter::default());
+    let outcome = agent_with_call_limit(1, &asked, &free).run("go").outcome().await;
+    assert_eq!((outcome.reason, outcome.pending.len()), (EndReason::Pending, 1));
+    assert_eq!(result_kinds(outcome.new_items()), [ResultKind::Ok]);
+    assert_eq!((asked.started_count(), free.started_count()), (0, 1));
 }
 
 #[tokio::test]
