@@ -205,6 +205,32 @@ async fn an_approved_exclusive_call_is_not_overtaken_by_unstarted_calls() {
     assert!(place("after alone") < place("before 3"), "asked when it can start: {log:?}");
 }
 
+#[tokio::test(start_paused = true)]
+async fn approved_calls_start_in_call_order_whatever_the_order_of_their_approvals() {
+    let ids = ["first", "second", "third"];
+    let tools = ids.iter().map(|id| sleep_tool(id).requires_approval());
+    let kit = Toolkit::new(tools.chain([sleep_tool("slow")]))
+        .with_max_concurrency(std::num::NonZeroUsize::MIN);
+    let asks = ids.iter().fold(Reply::new(), |reply, id| reply.call_raw(id, id, "{}"));
+    let turn = turn_from_reply(asks.call_raw("slow", "slow", "{\"ms\":50}")).await;
+    for order in [[0, 1, 2], [2, 1, 0], [1, 2, 0], [2, 0, 1]] {
+        let rules = ScriptedPolicy::default();
+        let mut tools = start_run(&kit, &turn).with_policy(rules.clone());
+        for expected in ["ask first {}", "ask second {}", "ask third {}", "start slow"] {
+            assert_eq!(summarize_event(&tools.next().await.unwrap()), expected);
+        }
+        // The only slot is taken, so each verdict is applied before a call can start.
+        for at in order {
+            rules.script().verdicts.insert(ids[at], Verdict::Approve);
+            assert_eq!(tools.next().now_or_never(), None, "it waits");
+        }
+        let rest = summarize_remaining(&mut tools).await;
+        let expected = ids.iter().flat_map(|id| [format!("start {id}"), format!("Ok {id}")]);
+        assert_eq!(rest[0], "Ok slow");
+        assert!(rest[1..].iter().eq(&expected.collect::<Vec<_>>()), "{order:?}: {rest:?}");
+    }
+}
+
 #[tokio::test]
 async fn simultaneous_verdicts_each_yield_their_event() {
     let reply =
