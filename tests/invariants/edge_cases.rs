@@ -19,7 +19,7 @@ use turnstream::tool::Tool;
 use turnstream::turn::{StopReason, TurnBuilder};
 use turnstream::{
     Agent, Error, ErrorKind, Event, EventStreamExt, History, Item, Journal, Request, Run, Toolkit,
-    Turn, TurnEvent, TurnStreamExt,
+    Turn, TurnEvent, TurnStreamExt, Usage,
 };
 
 use turnstream_test_support::tools::spec;
@@ -319,6 +319,42 @@ fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
         turn.complete()
     });
     assert!(asked_twice.is_err());
+}
+
+#[test]
+fn nothing_follows_a_complete_turn_and_its_source_is_dropped_before_it_is_yielded() {
+    let events: Vec<Result<TurnEvent, Error>> = {
+        let reply = Reply::text("Hi.").call_raw("a", "t", "{}");
+        let request = Request::new(History::empty("h"));
+        block_on(Scripted::new([reply]).stream_turn(request).collect())
+    };
+    let busy = Arc::new(Error::new(ErrorKind::Overloaded, "busy"));
+    let usage = Usage { output_tokens: 9, ..Usage::default() };
+    let late = [
+        Ok(TurnEvent::TextDelta { index: 0, text: "late".into() }),
+        Ok(TurnEvent::UsageUpdate { usage }),
+        Ok(TurnEvent::ToolCallStart { call_id: "b".into(), name: "t".into() }),
+        Ok(TurnEvent::ToolCallEnd { call_id: "a".into() }),
+        Ok(TurnEvent::Retrying { attempt: 1, delay_ms: 1, error: busy }),
+        Ok(TurnEvent::Retracted { why: "late".into(), usage }),
+        events.last().unwrap().clone(),
+        Err(Error::new(ErrorKind::Server, "late")),
+    ];
+    for late in late {
+        // A connection that stays open after the end of the turn.
+        let source = stream::iter(events.clone()).chain(stream::iter([late.clone()]));
+        let guard = Arc::new(());
+        let watch = Arc::downgrade(&guard);
+        let source = source.chain(stream::pending()).inspect(move |_| drop(Arc::clone(&guard)));
+        let mut turn = source.seal(&History::empty("h"));
+        let mut read = Vec::new();
+        while let Some(event) = turn.next().now_or_never().expect("it ends") {
+            let is_complete = matches!(event, Ok(TurnEvent::TurnComplete { .. }));
+            assert_eq!(watch.upgrade().is_none(), is_complete, "{event:?}, {late:?}");
+            read.push(event);
+        }
+        assert_eq!(read, events, "{late:?}");
+    }
 }
 
 #[test]

@@ -127,6 +127,52 @@ fn pieces_after_the_end_are_ignored() {
 }
 
 #[test]
+fn no_event_follows_the_completion_of_a_turn_whatever_is_added() {
+    let data = || ProviderData {
+        provider: "p".into(),
+        model: "m".into(),
+        value: serde_json::json!({}).into(),
+    };
+    let usage = Usage { output_tokens: 9, ..Usage::default() };
+    let additions: [&dyn Fn(&mut TurnBuilder); 12] = [
+        &|turn| turn.push_text(0, "late"),
+        &|turn| turn.push_refusal(1, "late"),
+        &|turn| turn.push_reasoning(0, "late", ReasoningKind::Trace),
+        &|turn| turn.set_reasoning_data(1, data()),
+        &|turn| turn.push_provider_item(data()),
+        &|turn| turn.set_usage(usage),
+        &|turn| turn.push_tool_call_args(0, "late"),
+        &|turn| turn.end_tool_call(0),
+        &|turn| call(turn, 1, "b", "t", "{}"),
+        &|turn| turn.retract("late"),
+        &|turn| {
+            let error = Error::new(ErrorKind::Overloaded, "busy");
+            turn.report_retry(1, Duration::ZERO, error);
+        },
+        &|turn| turn.complete().unwrap(),
+    ];
+    let complete = || {
+        let mut turn = TurnBuilder::new();
+        turn.start_tool_call(0, "a", "t");
+        turn.end_tool_call(0);
+        turn.stop(StopReason::ToolCalls, "");
+        turn.complete().unwrap();
+        let events = drain(&mut turn);
+        (turn, events)
+    };
+    for (number, add) in additions.into_iter().enumerate() {
+        let mut turn = complete().0;
+        add(&mut turn);
+        assert_eq!((drain(&mut turn), turn.is_complete()), (Vec::new(), true), "{number}");
+    }
+    // The events of another stream.
+    let (mut turn, events) = complete();
+    let absorbed = [TurnEvent::UsageUpdate { usage }].into_iter().chain(events);
+    absorbed.for_each(|event| turn.absorb(event));
+    assert_eq!(drain(&mut turn), []);
+}
+
+#[test]
 fn a_turn_deserialized_from_json_never_becomes_runnable() {
     let mut first = TurnBuilder::new();
     call(&mut first, 0, "a", "t", "{}");
