@@ -258,6 +258,37 @@ mod unsettled_histories {
     }
 
     #[test]
+    fn a_result_without_an_open_call_does_not_answer_a_later_call_with_the_same_id() {
+        let cut = call_item("a").with_flag(ItemFlag::Interrupted);
+        let answered = [as_turn_end(call_item("a")), message_item("a", "one")];
+        let earlier: [(&[Item], &[&str], &str); 2] = [
+            (&answered, &["call a", "result a"], "a_dup1"),
+            (std::slice::from_ref(&cut), &[], "a"),
+        ];
+        for (earlier, kept, id) in earlier {
+            let items = [
+                &[user_item()],
+                earlier,
+                &[message_item("a", "stale"), user_item(), as_turn_end(call_item("a"))],
+            ]
+            .concat();
+            let call = format!("call {id}");
+            let with_end =
+                |end: &[&str]| [&["user: u"], kept, &["user: u", &call], end].concat().join(", ");
+            let settled = |items: &[Item]| {
+                let history = History::from_items("h", items.to_vec()).settled();
+                history.iter().map(item_with_result_kind).collect::<Vec<_>>().join(", ")
+            };
+            let answer = format!("result {id}");
+            assert_eq!(settled(&items), with_end(&[&format!("{answer} Interrupted")]));
+            let with_result = [&items[..], &[message_item("a", "two")]].concat();
+            assert_eq!(settled(&with_result), with_end(&[&answer]));
+            let history = History::from_items("h", with_result).settled();
+            assert_eq!(history.last().unwrap().as_tool_result().unwrap().content.text(), "two");
+        }
+    }
+
+    #[test]
     fn provider_executed_items_are_unchanged() {
         let search =
             provider_item(r#"{"type":"server_tool_use","id":"s","name":"web_search","input":{}}"#);

@@ -286,6 +286,36 @@ fn call_ids_of_an_incomplete_turn_are_not_reused() {
 }
 
 #[test]
+fn a_model_cannot_reuse_the_ids_of_removed_calls() {
+    let call = |id: &str| Item::tool_call(id, "t", "{}");
+    let answer = |id: &str| Item::tool_result(tool_result(id));
+    let items = [Item::user("x"), call("a"), answer("a"), call("a_dup1"), answer("a_dup1")];
+    let history = History::from_items("h", items);
+    let mut compacted = history.clone();
+    compacted.rewrite(1..5, [Item::text("summary")]);
+    let mut tombstoned = history.clone();
+    let marked = history.iter().skip(1).map(|item| item.clone().with_flag(ItemFlag::Tombstone));
+    tombstoned.rewrite(1..5, marked.collect::<Vec<_>>());
+    let stored: History =
+        serde_json::from_str(&serde_json::to_string(&compacted).unwrap()).unwrap();
+    let cases = [
+        ("truncated", history.truncated(1)),
+        ("before the prompt", history.before_last_prompt()),
+        ("compacted", compacted),
+        ("tombstoned", tombstoned),
+        ("stored", stored),
+    ];
+    for (name, history) in cases {
+        let model = Scripted::new([Reply::new().call_raw("a", "t", "{}"), Reply::text("x")]);
+        let before = history.len();
+        let outcome = block_on(Agent::new(model).run_from(history, "go").outcome());
+        let new = outcome.history.iter().skip(before);
+        let ids: Vec<_> = new.filter_map(Item::as_tool_call).map(|c| &*c.call_id).collect();
+        assert_eq!(ids, ["a_dup2"], "{name}");
+    }
+}
+
+#[test]
 fn a_sealed_stream_ends_exactly_one_way_for_any_input() {
     struct FnTurnSource(fn(&mut TurnBuilder) -> Result<(), Error>);
     impl TurnSource for FnTurnSource {

@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use crate::env::SystemIds;
 use crate::env::draw::TestRng;
 use crate::item::settle::PriorCallIds;
 use crate::item::{History, Item, ItemFlag, ResultKind, StopReason, ToolResult, TurnInfo, settle};
@@ -46,6 +47,24 @@ fn rewritten_call_ids_stay_reserved_even_after_serialization() {
     assert_eq!(loaded, history);
     assert!(loaded.has_used_call_id("c1"));
     assert!(!loaded.has_used_call_id("c2"));
+}
+
+#[test]
+fn call_ids_of_a_removed_end_stay_reserved() {
+    let call = |id: &str| Item::tool_call(id, "t", "{}");
+    let items = [Item::text("1"), call("a"), Item::user("2"), call("b"), call("c")];
+    let history = History::from_items("h", items);
+    for remaining in [history.truncated(1), history.before_last_prompt().truncated(1)] {
+        assert_eq!(texts(&remaining), ["1"]);
+        let mut ids: Vec<_> = remaining.used_call_ids().collect();
+        ids.sort_unstable();
+        assert_eq!(ids, ["a", "b", "c"]);
+        assert!(ids.iter().all(|id| remaining.has_used_call_id(id)));
+        assert!(remaining.clone().fork(&SystemIds).has_used_call_id("c"));
+        let stored = serde_json::to_string(&remaining).unwrap();
+        let loaded: History = serde_json::from_str(&stored).unwrap();
+        assert!(["a", "b", "c"].iter().all(|id| loaded.has_used_call_id(id)));
+    }
 }
 
 #[test]
