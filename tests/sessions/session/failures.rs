@@ -1,26 +1,30 @@
 //! Stores that violate their contract, and runs that are dropped at any poll.
 
 use std::collections::HashSet;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use turnstream::event::ToolEvent;
-use turnstream::item::PendingCall;
+use turnstream::item::{PendingCall, ResultKind};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::session::{Entry, MemoryStore, Session, SessionInfo, SessionState, Store};
+use turnstream::session::{
+    Entry, MemoryStore, Session, SessionInfo, SessionRun, SessionState, Store,
+};
 use turnstream::tool::{Tool, Verdict};
-use turnstream::{Agent, Error, ErrorKind, Event, Item};
+use turnstream::{Agent, Error, ErrorKind, Event, Item, Outcome};
 
 use turnstream_test_support::cases::sample_step;
 use turnstream_test_support::store_suite::{IdempotencyKeys, key_recording_tool, open_session};
 use turnstream_test_support::tools::spec;
 
-/// A store that yields before and after each append, and can be replaced by another one.
+/// A store that yields before and after each append, can be replaced by another one, and fails to
+/// list its sessions on request.
 #[derive(Clone, Default)]
 struct YieldingStore {
     inner: Arc<Mutex<MemoryStore>>,
+    is_list_failing: Arc<AtomicBool>,
     /// Added to the version that an append returns.
     version_offset: Arc<AtomicUsize>,
 }
@@ -60,7 +64,13 @@ impl Store for YieldingStore {
     }
 
     fn list(&self) -> BoxFuture<'_, Result<Vec<SessionInfo>, Error>> {
-        async move { self.current().list().await }.boxed()
+        async {
+            match self.is_list_failing.load(Ordering::Relaxed) {
+                true => Err(Error::new(ErrorKind::Store, "the list is unavailable")),
+                false => self.current().list().await,
+            }
+        }
+        .boxed()
     }
 
     fn fork<'a>(&'a self, id: &'a str, at: u64, new: &'a str) -> BoxFuture<'a, Result<(), Error>> {
@@ -283,34 +293,48 @@ async fn a_panic_of_the_store_before_it_returns_a_future_is_an_error() {
     assert_eq!(session.fork_at(0, "f").await.unwrap_err().kind(), ErrorKind::Panic);
 }
 
+/// A session `s`, its run, which is in a call of an idempotent tool, and an agent that answers it.
+async fn session_in_a_call(
+    store: impl Store + 'static,
+    keys: &IdempotencyKeys,
+) -> (Session, SessionRun, Agent) {
+    let session = Session::open(store, "s").await.unwrap();
+    let model = Scripted::from_fn(|request, _| match request.history.len() {
+        1 => Reply::new().call_raw("a", "again", "{}"),
+        _ => Reply::text("Done."),
+    });
+    let agent = |hangs: bool| {
+        let tool = key_recording_tool("again", keys, hangs).idempotent();
+        Agent::new(model.clone()).with_tools([tool])
+    };
+    let mut run = session.run(&agent(true), "go").await.unwrap();
+    while keys.lock().unwrap().is_empty() {
+        let _ = run.next().now_or_never();
+    }
+    (session, run, agent(false))
+}
+
+/// Continues a session with new input, or without, and returns the outcome.
+async fn continue_session(session: &Session, agent: &Agent, has_input: bool) -> Outcome {
+    let run = match has_input {
+        true => session.run(agent, "on").await,
+        false => session.resume(agent, []).await,
+    };
+    run.unwrap().outcome().await.unwrap()
+}
+
 /// The calls belong to the other session, which may run them under their keys.
 #[tokio::test]
 async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
-    for says in [false, true] {
+    for has_input in [false, true] {
         let (store, keys) = (MemoryStore::new(), IdempotencyKeys::default());
-        let session = open_session(&store).await;
-        let model = Scripted::from_fn(|request, _| match request.history.len() {
-            1 => Reply::new().call_raw("a", "again", "{}"),
-            _ => Reply::text("Done."),
-        });
-        let hangs = Agent::new(model.clone())
-            .with_tools([key_recording_tool("again", &keys, true).idempotent()]);
-        let mut run = session.run(&hangs, "go").await.unwrap();
-        while keys.lock().unwrap().is_empty() {
-            let _ = run.next().now_or_never();
-        }
+        let (session, run, agent) = session_in_a_call(store.clone(), &keys).await;
         // The process ended between the fork and the entries that settle it.
         store.fork("s", session.version(), "f").await.unwrap();
         store.fork("f", session.version(), "g").await.unwrap();
-        let agent =
-            Agent::new(model).with_tools([key_recording_tool("again", &keys, false).idempotent()]);
         for fork in ["f", "g"] {
             let fork = Session::open(store.clone(), fork).await.unwrap();
-            let run = match says {
-                true => fork.run(&agent, "on").await,
-                false => fork.resume(&agent, []).await,
-            };
-            let outcome = run.unwrap().outcome().await.unwrap();
+            let outcome = continue_session(&fork, &agent, has_input).await;
             assert!(outcome.history.is_settled());
             assert_eq!(*keys.lock().unwrap(), ["s/a"]);
         }
@@ -318,5 +342,23 @@ async fn an_unsettled_fork_runs_no_calls_of_its_origin() {
         drop(run);
         session.resume(&agent, []).await.unwrap().outcome().await.unwrap();
         assert_eq!(*keys.lock().unwrap(), ["s/a", "s/a"]);
+    }
+}
+
+#[tokio::test]
+async fn no_open_call_runs_again_if_the_store_cannot_tell_forks_from_their_origins() {
+    for has_input in [false, true] {
+        let (store, keys) = (YieldingStore::default(), IdempotencyKeys::default());
+        let (session, run, agent) = session_in_a_call(store.clone(), &keys).await;
+        store.fork("s", session.version(), "f").await.unwrap();
+        drop(run);
+        store.is_list_failing.store(true, Ordering::Relaxed);
+        for id in ["f", "s"] {
+            let session = Session::open(store.clone(), id).await.unwrap();
+            let outcome = continue_session(&session, &agent, has_input).await;
+            let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap();
+            assert_eq!(result.kind, ResultKind::Interrupted, "{id}");
+            assert_eq!(*keys.lock().unwrap(), ["s/a"], "{id}");
+        }
     }
 }
