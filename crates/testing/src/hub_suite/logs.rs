@@ -3,11 +3,13 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use futures::stream::BoxStream;
 use turnstream::event::Transition;
 use turnstream::hub::{
-    EventLog, EventNumber, LogContent, LogEntry, NotRunning, StaleEpoch, TooSlow,
+    EventLog, EventNumber, LogContent, LogEntry, NotRunning, Snapshot, StaleEpoch, TooSlow,
 };
-use turnstream::{ErrorKind, Event};
+use turnstream::session::{MemoryStore, Session};
+use turnstream::{Error, ErrorKind, Event};
 
 use crate::hub_suite::backend::Backend;
 use crate::hub_suite::pace::Pace;
@@ -26,7 +28,13 @@ fn number(number: u64) -> EventNumber {
 }
 
 async fn read_now<B: Backend>(log: &impl EventLog, after: Option<&EventNumber>) -> Vec<u64> {
-    let mut read = log.read("r", after);
+    numbers_now::<B>(&mut log.read("r", after)).await
+}
+
+/// The numbers of the entries that a reader has now.
+async fn numbers_now<B: Backend>(
+    read: &mut BoxStream<'static, Result<LogEntry, Error>>,
+) -> Vec<u64> {
     let mut numbers = Vec::new();
     while let Some(Some(Ok(entry))) = B::soon(read.next()).await {
         numbers.push(entry.number.number());
@@ -63,6 +71,34 @@ pub(super) async fn an_event_number_of_another_run_or_beyond_the_log_is_ignored<
         assert_eq!(read_now::<B>(&log, Some(&unknown)).await, [0, 1, 2, 3], "{unknown}");
     }
     assert_eq!(read_now::<B>(&log, Some(&number(2))).await, [3]);
+}
+
+/// The entry of a snapshot.
+async fn snapshot(epoch: u64, number: u64) -> Vec<LogEntry> {
+    let session = Session::open(MemoryStore::new(), "s").await.unwrap();
+    let content = LogContent::Snapshot(Arc::new(Snapshot::of_session(&session)));
+    vec![LogEntry { number: EventNumber::new("r", epoch, number), content }]
+}
+
+pub(super) async fn a_reader_that_is_up_to_date_skips_the_snapshots_of_its_attempt<B: Backend>() {
+    let log = B::events().await;
+    log.begin("r").await.unwrap();
+    log.append([snapshot(1, 0).await, entries(1, 1..3)].concat(), None).await.unwrap();
+    let (mut first, mut later) = (log.read("r", None), log.read("r", Some(&number(1))));
+    assert_eq!(numbers_now::<B>(&mut first).await, [0, 1, 2]);
+    assert_eq!(numbers_now::<B>(&mut later).await, [2]);
+    log.append([snapshot(1, 3).await, entries(1, 4..6)].concat(), None).await.unwrap();
+    for reader in [&mut first, &mut later] {
+        assert_eq!(numbers_now::<B>(reader).await, [4, 5]);
+    }
+    assert_eq!(read_now::<B>(&log, Some(&number(2))).await, [4, 5]);
+    assert_eq!(read_now::<B>(&log, None).await, [3, 4, 5], "a new reader needs it");
+    // The next attempt begins with a snapshot, which replaces what the readers have.
+    log.begin("r").await.unwrap();
+    log.append([snapshot(2, 0).await, entries(2, 1..2)].concat(), None).await.unwrap();
+    for reader in [&mut first, &mut later] {
+        assert_eq!(numbers_now::<B>(reader).await, [0, 1]);
+    }
 }
 
 pub(super) async fn a_slow_reader_is_disconnected_with_its_last_number<B: Backend>() {

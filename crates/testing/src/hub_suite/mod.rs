@@ -163,6 +163,7 @@ macro_rules! hub_suite {
             an_earlier_attempt_cannot_append
             reading_an_unknown_run_is_an_error
             an_event_number_of_another_run_or_beyond_the_log_is_ignored
+            a_reader_that_is_up_to_date_skips_the_snapshots_of_its_attempt
             a_slow_reader_is_disconnected_with_its_last_number
             readers_that_detach_and_attach_at_random_lose_and_duplicate_nothing
             a_disconnected_slow_reader_can_reattach_without_loss_and_the_log_stays_small
