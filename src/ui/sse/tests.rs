@@ -10,13 +10,15 @@ use crate::agent::hook::{self, StopDecision};
 use crate::agent::{Agent, Limits};
 use crate::env::CountingIds;
 use crate::error::{Error, ErrorKind};
-use crate::event::{Event, ToolEvent};
+use crate::event::{AppendReason, Event, ToolEvent};
 use crate::framing::Framing;
-use crate::item::{ResultKind, ToolCall, ToolResult};
+use crate::item::{Item, ResultKind, ToolCall, ToolResult};
 use crate::provider::{Reply, Scripted};
 use crate::sse::FrameReader;
 use crate::tool::{Tool, ToolSpec};
+use crate::turn::TurnEvent;
 use crate::ui::ErrorTexts;
+use crate::usage::Usage;
 
 /// The whole body as text.
 async fn body_of(sse: Sse, events: impl Stream<Item = Result<Event, Error>>) -> String {
@@ -112,6 +114,45 @@ async fn the_message_of_a_hook_that_ended_the_run_is_replaced_by_a_logged_id() {
     assert!(body.contains(&ended) && !body.contains("db.internal"), "{body}");
     let shown = Sse::new().with_error_texts(ErrorTexts::shown());
     assert!(body_of(shown, agent().run("Hi")).await.contains("db.internal"));
+}
+
+#[tokio::test]
+async fn error_texts_of_sub_agents_are_hidden_at_any_depth() {
+    let call = ToolCall { call_id: "c".into(), name: "read".into(), arguments: "{}".into() };
+    let failed = ToolResult::for_call(&call, ResultKind::Error, "no /home/ada/secret.txt");
+    let appended = |item: Item| {
+        let (why, id) = (AppendReason::Input, "i".to_owned());
+        Event::Appended { why, id, items: vec![item] }
+    };
+    let error = || Error::new(ErrorKind::Auth, "the key secret is wrong");
+    let (attempt, delay_ms) = (1, 1);
+    let with_secret: Vec<Event> = vec![
+        TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error()) }.into(),
+        TurnEvent::Retracted { why: "the key secret".into(), usage: Usage::default() }.into(),
+        Event::Tool(ToolEvent::Output(failed.clone())),
+        appended(Item::tool_result(failed)),
+    ];
+    let outcome = failing_agent().run("Hi").outcome().await;
+    let with_secret = with_secret.into_iter().chain([Event::Finished(Box::new(outcome))]);
+    let id_and_name = || ("p".to_owned(), "child".to_owned());
+    let nested = |event: Event| {
+        let ((call_id, name), event) = (id_and_name(), Box::new(event));
+        Event::Nested { call_id, name, event }
+    };
+    let of_tool = |event: Event| {
+        let ((call_id, name), event) = (id_and_name(), Box::new(event));
+        Event::Tool(ToolEvent::Nested { call_id, name, event })
+    };
+    for event in with_secret {
+        for event in [nested(event.clone()), nested(nested(event.clone())), of_tool(event)] {
+            let body = body_of(Sse::new(), stream::iter([Ok(event.clone())])).await;
+            assert!(body.contains("\"nested\""), "{body}");
+            assert!(!body.contains("secret") && !body.contains("sk-123"), "{body}");
+            let shown = Sse::new().with_error_texts(ErrorTexts::shown());
+            let body = body_of(shown, stream::iter([Ok(event)])).await;
+            assert!(body.contains("secret") || body.contains("sk-123"), "{body}");
+        }
+    }
 }
 
 #[tokio::test]
