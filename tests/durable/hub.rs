@@ -211,6 +211,35 @@ async fn a_reader_that_continues_in_the_next_attempt_receives_a_snapshot_and_a_r
 }
 
 #[tokio::test(start_paused = true)]
+async fn a_reader_of_a_run_that_loses_no_attempt_receives_no_retraction() {
+    let hub = Hub::new();
+    let mut engine = MemoryEngine::new();
+    let read = async {
+        let reader = loop {
+            match hub.read_run(RUN, None) {
+                Ok(reader) => break reader,
+                Err(_) => tokio::time::sleep(Duration::from_micros(10)).await,
+            }
+        };
+        reader.map(Result::unwrap).collect::<Vec<_>>().await
+    };
+    let agent = talking_agent();
+    let (outcome, read) = join(attempt(&agent, &hub).drive(&mut engine), read).await;
+    assert_eq!(outcome.unwrap().reason, EndReason::Completed);
+    let events = read.iter().flat_map(|read| match read {
+        HubEvent::Snapshot { snapshot, .. } => snapshot.events().to_vec(),
+        HubEvent::Event { event, .. } => vec![Arc::clone(event)],
+        _ => Vec::new(),
+    });
+    let events: Vec<_> = events.collect();
+    let is_retraction =
+        |event: &&Arc<Event>| matches!(&***event, Event::Turn(TurnEvent::Retracted { .. }));
+    assert_eq!(events.iter().find(is_retraction), None);
+    let is_delta = |event: &&Arc<Event>| event.text_delta().is_some();
+    assert_eq!(events.iter().filter(is_delta).count(), 8, "the reader received every word");
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interrupt_through_the_hub_keeps_partial_text() {
     let model = Scripted::from_fn(|_, _| {
         Reply::new().say("So ").say("far.").delay(Duration::from_secs(5)).say(" Never.")
