@@ -1,16 +1,23 @@
 //! Every kind of run, encoded as a UI message stream.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use futures::{StreamExt, stream};
-use serde_json::Value;
+use serde_json::{Value, json};
+use turnstream::event::EndReason;
+use turnstream::item::PendingCall;
+use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, PersistExt, Session};
+use turnstream::tool::{Tool, Verdict};
 use turnstream::ui::ErrorTexts;
 use turnstream::ui::ai_sdk::{AiSdk, Version};
+use turnstream::{Agent, History, Outcome};
 
 use super::grammar;
 use super::projection::{expected_steps, steps_of_message};
 use crate::{body_text, run_with_a_retried_turn, runs_that_end_inside_a_call};
+use turnstream_test_support::runs::limits_with_max_turns;
+use turnstream_test_support::tools::spec;
 use turnstream_testing::conversations::{
     Conversation, Events, agent_of_conversations, conversations,
 };
@@ -136,4 +143,87 @@ async fn the_text_of_a_retried_turn_is_reset_or_marked_as_retracted() {
             "{body}"
         );
     }
+}
+
+/// Returns whether the client sends a request on its own after these responses, which belong to one
+/// message, once the calls in `answered` have results: the message's last step has calls, and each
+/// of them has a result. This is `lastAssistantMessageIsCompleteWithToolCalls` in the AI SDK.
+fn sends_request(bodies: &[String], answered: &[PendingCall]) -> bool {
+    let mut has_result: HashMap<String, bool> = HashMap::new();
+    for chunk in bodies.iter().flat_map(|body| grammar::chunks(body).unwrap()) {
+        let call_id = || chunk["toolCallId"].as_str().unwrap().to_owned();
+        match chunk["type"].as_str().unwrap() {
+            "start-step" | "reset-step" => has_result.clear(),
+            "tool-input-start" | "tool-input-available" => {
+                has_result.insert(call_id(), false);
+            }
+            "tool-input-error"
+            | "tool-output-available"
+            | "tool-output-denied"
+            | "tool-output-error" => {
+                has_result.entry(call_id()).and_modify(|it| *it = true);
+            }
+            _ => {}
+        }
+    }
+    for call in answered {
+        has_result.entry(call.root_call_id().to_owned()).and_modify(|it| *it = true);
+    }
+    !has_result.is_empty() && has_result.into_values().all(|it| it)
+}
+
+/// Runs that end with the results of calls: at a limit, and resumed and then stopped.
+async fn runs_that_end_with_results() -> [Conversation; 2] {
+    let read = Tool::raw(spec("read"), |_, _| async { "four lines" }).unwrap();
+    let delete = Tool::raw(spec("delete"), |_, _| async { "deleted" }).unwrap();
+    let tools = [read, delete.requires_approval()];
+    let agent_calling = |name| {
+        let agent = Agent::new(Scripted::new([Reply::new().call(name, json!({}))]));
+        agent.with_tools(tools.clone()).with_limits(limits_with_max_turns(1))
+    };
+    let at_limit: Events = agent_calling("read").run("Go").collect().await;
+    let agent = agent_calling("delete");
+    let first: Events = agent.run("Go").collect().await;
+    let outcome = outcome_of(&first).unwrap();
+    let verdicts = outcome.pending.iter().map(|call| (call.clone(), Verdict::Approve));
+    let resumed = agent.resume(outcome.history.clone(), verdicts).unwrap();
+    resumed.stop_after_turn();
+    let runs = vec![first, resumed.collect().await];
+    let start = || History::empty("c");
+    [
+        Conversation { name: "calls at a limit", runs: vec![at_limit], start: start() },
+        Conversation { name: "an approved call, then a stop", runs, start: start() },
+    ]
+}
+
+fn outcome_of(run: &Events) -> Option<&Outcome> {
+    run.iter().find_map(|event| event.as_ref().ok()?.outcome())
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_client_sends_further_requests_on_its_own_only_after_answering_pending_calls() {
+    let (mut ended, mut pending) = (0, 0);
+    for conversation in conversations().await.into_iter().chain(runs_that_end_with_results().await)
+    {
+        for version in VERSIONS {
+            let mut bodies = Vec::new();
+            for (at, run) in conversation.runs.iter().enumerate() {
+                bodies.push(body_of(run.clone(), version, at > 0).await);
+                // A client sends nothing on its own after an error.
+                let Some(outcome) = outcome_of(run).filter(|it| it.error.is_none()) else {
+                    continue;
+                };
+                let (name, calls) = (conversation.name, &outcome.pending);
+                assert!(!sends_request(&bodies, &[]), "{name}, {version:?}: {bodies:#?}");
+                let is_pending = outcome.reason == EndReason::Pending;
+                let sends = sends_request(&bodies, calls);
+                assert_eq!(sends, is_pending, "{name}, {version:?}: {bodies:#?}");
+                match is_pending {
+                    true => pending += 1,
+                    false => ended += 1,
+                }
+            }
+        }
+    }
+    assert!(ended > 50 && pending > 9, "{ended} ended, {pending} pending");
 }
