@@ -94,6 +94,25 @@ async fn at_the_time_limit_running_tools_are_dropped_and_answered_and_others_nev
 }
 
 #[tokio::test(start_paused = true)]
+async fn running_tools_are_dropped_in_the_poll_in_which_a_time_limit_is_reached() {
+    let budgets = [time_budget(5), time_budget(9).with_wrap_up_time(4 * SECOND)];
+    for (budget, reply) in budgets.into_iter().zip([None, Some("what I have")]) {
+        let slow = Counter::default();
+        let calls = reply_calling("a", "slow").call_raw("b", "slow", "{}");
+        let model = Scripted::new(std::iter::once(calls).chain(reply.map(Reply::text)));
+        let agent = test_agent(model).with_tools([pending_tool("slow", &slow)]);
+        let mut run = agent.with_budget(budget).run("go");
+        pull_ready(&mut run);
+        assert_eq!(slow.alive_count(), 2);
+        advance(5 * SECOND).await;
+        let event = run.next().now_or_never().flatten().unwrap().unwrap();
+        assert_eq!(event.tool_output().unwrap().kind, ResultKind::Timeout);
+        assert_eq!(slow.alive_count(), 0, "no tool outlives this poll");
+        assert_eq!(run.outcome().await.text, reply.unwrap_or_default());
+    }
+}
+
+#[tokio::test(start_paused = true)]
 async fn waiting_for_approval_counts_toward_the_time_limit() {
     let ran = Counter::default();
     let model = Scripted::new([reply_calling("a", "t"), "never".into()]);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use futures::StreamExt;
+use futures::{FutureExt, StreamExt};
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase};
 use turnstream::item::{ResultKind, SideEffect};
@@ -203,6 +203,30 @@ mod interrupt_while_tools_run {
         assert!(next.tool_output().is_some(), "the answer comes before the end");
         assert_eq!(counter.alive_count(), 0);
         assert!(run.next().await.unwrap().unwrap().outcome().is_some());
+    }
+
+    #[tokio::test]
+    async fn all_running_tools_are_dropped_in_the_first_poll_after_an_interrupt() {
+        let mut most_running = 0;
+        for polls in 0..40 {
+            let counter = Counter::default();
+            let endless = || vec![pending_tool("endless", &counter)];
+            let child = scripted_agent([reply_calling("c", "endless")], endless()).0;
+            let reply = reply_calling("c1", "endless").call_raw("c2", "endless", "{}");
+            let reply = reply.call_raw("c3", "child", r#"{"prompt":"go"}"#);
+            let (agent, _) = scripted_agent([reply, "never".into()], endless());
+            let mut run = agent.with_tool(child.as_tool("child", "").unwrap()).run("go");
+            for _ in 0..polls {
+                let _ = run.next().now_or_never();
+            }
+            let running = counter.alive_count();
+            most_running = running.max(most_running);
+            run.interrupt();
+            assert_eq!(counter.alive_count(), running, "the interrupt itself drops nothing");
+            let _ = run.next().now_or_never();
+            assert_eq!(counter.alive_count(), 0, "after {polls} polls");
+        }
+        assert_eq!(most_running, 3);
     }
 
     #[tokio::test(start_paused = true)]

@@ -1,10 +1,11 @@
 //! The time limit of a call.
 
+use std::future::ready;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::FutureExt;
-use futures::stream::StreamExt;
+use futures::stream::{self, StreamExt};
 use tokio::time::{Instant, advance, sleep};
 use turnstream::Toolkit;
 use turnstream::item::ResultKind;
@@ -45,6 +46,36 @@ async fn a_timed_out_call_is_dropped_and_answered_and_its_siblings_continue() {
     let result = tools.finish().unwrap().results.remove(0);
     assert!(result.content.text().starts_with("Timed out after 100ms."), "{result:?}");
     assert_eq!(result.report.unwrap().side_effects[0].target, "half.txt");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_is_dropped_in_the_poll_that_yields_its_result() {
+    // A stream that does not end after its output, one that has none, and one that panics.
+    let cases = [
+        (stream::iter([Some(ToolUpdate::output("done"))]).boxed(), ResultKind::Ok),
+        (stream::iter([]).boxed(), ResultKind::Timeout),
+        (stream::iter([None]).boxed(), ResultKind::Panic),
+    ];
+    for (updates, kind) in cases {
+        let alive = Arc::new(());
+        let watch = Arc::downgrade(&alive);
+        let updates = Mutex::new(Some((updates, alive)));
+        let tool = Tool::raw(spec("t"), move |_, _| {
+            let (updates, alive) = updates.lock().unwrap().take().unwrap();
+            let updates = updates.chain(stream::pending()).map(move |update| {
+                let _alive = &alive;
+                update.unwrap_or_else(|| std::panic::resume_unwind(Box::new("boom")))
+            });
+            ready(updates.boxed())
+        });
+        let kit = Toolkit::new([tool.unwrap().with_timeout(CALL_TIMEOUT)]);
+        let mut tools = start_run(&kit, &turn_with_calls(&["t"]).await);
+        assert_eq!(summarize_event(&tools.next().await.unwrap()), "start t");
+        assert!(watch.upgrade().is_some());
+        let ended = tools.next().await.unwrap();
+        assert_eq!(summarize_event(&ended), format!("{kind:?} t"));
+        assert!(watch.upgrade().is_none(), "{kind:?}: the tool still exists");
+    }
 }
 
 #[tokio::test(start_paused = true)]
