@@ -117,8 +117,8 @@ impl Attempt {
     /// ended.
     ///
     /// Progress from calls that are executed separately is shown, and an interrupt through the hub
-    /// reaches them, only if the workers that [perform](ToolCallRequest::perform) these calls also
-    /// use the hub.
+    /// reaches them, only if the workers that
+    /// [perform](crate::durable::ToolCallRequest::perform) these calls also use the hub.
     ///
     /// `run_id` must be the same in each attempt, so that a later attempt replaces the earlier one
     /// in the hub's log. Readers of a later attempt first receive a snapshot of the recorded
@@ -154,8 +154,8 @@ impl Attempt {
     ///
     /// If [`is_attempt_lost`] returns `true` for the error, another attempt can continue the run.
     /// All other errors end the run: the errors from [`Session::run`] and [`Session::resume`], the
-    /// engine's errors, and [`TooLarge`](ErrorKind::TooLarge) if a turn or the results of its calls
-    /// exceed 8 MiB.
+    /// engine's errors, and [`TooLarge`](crate::ErrorKind::TooLarge) if a turn or the results of
+    /// its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, ids, hub, observer } = self;
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));

@@ -413,7 +413,7 @@ impl BridgeState {
     }
 }
 
-/// Methods for the calls in a turn.
+/// Methods for the calls in a turn, and the changes of the state.
 impl BridgeState {
     /// Waits until the calls in the turn may run, or until their recorded results are available.
     pub(super) fn poll_calls_begin(&mut self, cx: &Context<'_>) -> Poll<CallsBegin> {
@@ -475,9 +475,7 @@ impl BridgeState {
         self.calls.running.retain(|running| running != call_id);
         self.wake();
     }
-}
 
-impl BridgeState {
     /// Waits until the state changes.
     pub(super) fn wait<T>(&mut self, cx: &Context<'_>) -> Poll<T> {
         if !self.wakers.iter().any(|waker| waker.will_wake(cx.waker())) {

@@ -147,8 +147,7 @@ async fn perform_effect(
         bridge.with(|it| it.keep_draw(key.kind, value.clone()));
         return Ok(EffectValue::from_json(value));
     }
-    let entry = poll_fn(|cx| bridge.with(|it| it.poll_request(&key, cx))).await;
-    if let EffectEntry::Perform = entry {
+    if let EffectEntry::Perform = poll_fn(|cx| bridge.with(|it| it.poll_request(&key, cx))).await {
         let made = match early {
             Poll::Ready(made) => made,
             Poll::Pending => (&mut effect).await,

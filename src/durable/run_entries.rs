@@ -33,8 +33,8 @@ enum ResumedEntry {
 impl RunEntries {
     /// Creates the entries of a run whose session contains `saved` entries.
     pub(super) fn new(store: MemoryStore, session: String, saved: u64) -> Self {
-        let resumed = ResumedEntry::NotDue;
-        Self { store, session, saved, resumed, idempotent_calls: Vec::new() }
+        let (resumed, idempotent_calls) = (ResumedEntry::NotDue, Vec::new());
+        Self { store, session, saved, resumed, idempotent_calls }
     }
 
     /// The run starts with open calls. The `repeatable` calls have not been started by a tool that

@@ -153,13 +153,11 @@ impl StepRecord {
     ///
     /// Returns `error` if its kind is not [`TooLarge`](ErrorKind::TooLarge).
     pub(super) fn too_large(&self, error: Error) -> Result<Self, Error> {
-        match error.kind() {
-            ErrorKind::TooLarge => {
-                let drawn_values = self.drawn_values.clone();
-                Ok(Self::new(drawn_values, self.key.clone(), StepResult::TooLarge(error)))
-            }
-            _ => Err(error),
+        if error.kind() != ErrorKind::TooLarge {
+            return Err(error);
         }
+        let (drawn_values, key) = (self.drawn_values.clone(), self.key.clone());
+        Ok(Self::new(drawn_values, key, StepResult::TooLarge(error)))
     }
 
     /// Returns how the loop ended, if it was ended from outside in this step.
@@ -195,7 +193,7 @@ impl StepRecord {
     /// than [`MAX_DRAWN_BYTES`] bytes, or the rest of the JSON longer than [`MAX_STEP_BYTES`]
     /// bytes, and a [`Store`](ErrorKind::Store) error if the step cannot be serialized.
     pub(super) fn to_json(&self) -> Result<RawJson, Error> {
-        let json = to_json(self, "a step")?;
+        let json = to_json(self)?;
         let drawn: usize = self.drawn_values.iter().map(|draw| draw.value.as_str().len()).sum();
         let rest = json.as_str().len().saturating_sub(drawn);
         ensure_size("a turn or its calls' results have", rest, MAX_STEP_BYTES)?;
@@ -205,9 +203,9 @@ impl StepRecord {
 }
 
 /// Serializes a value that an engine records.
-pub(super) fn to_json<T: Serialize>(value: &T, what: &str) -> Result<RawJson, Error> {
+pub(super) fn to_json<T: Serialize>(value: &T) -> Result<RawJson, Error> {
     RawJson::new(value).map_err(|error| {
-        let message = format!("{what} cannot be written as JSON: {error}");
+        let message = format!("a step cannot be written as JSON: {error}");
         Error::new(ErrorKind::Store, message).with_source(error)
     })
 }

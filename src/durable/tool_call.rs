@@ -68,12 +68,12 @@ impl ToolCallRequest {
         };
         let attempt = ids.next_id();
         let begin = Begin { attempt: attempt.clone(), is_idempotent: tool.is_idempotent() };
-        let begin = to_json(&begin, "a step")?;
+        let begin = to_json(&begin)?;
         let begin = steps.step("begin", Box::pin(async move { begin })).await?;
         let begin: Begin = from_json(&begin, "a call start")?;
         let may_begin = begin.attempt == attempt || (begin.is_idempotent && tool.is_idempotent());
         let toolkit = Toolkit::new([tool.clone()]).with_dry_run(agent.toolkit().is_dry_run());
-        let interrupted = to_json(&self.interrupted_result(), "a step")?;
+        let interrupted = to_json(&self.interrupted_result())?;
         let hub = hub.cloned();
         let step = async move {
             match may_begin {
@@ -93,7 +93,7 @@ impl ToolCallRequest {
         let history = History::empty(self.session.clone());
         let mut result = self.interrupted_result();
         let Some(turn) = turn_of_call(&self.call) else {
-            return to_json(&result, "a step").unwrap_or_else(|_| serde_json::Value::Null.into());
+            return to_json(&result).unwrap_or_else(|_| serde_json::Value::Null.into());
         };
         let mut run = toolkit.run(&history, &turn).with_policy(AllowedByRun).with_data(data);
         let mut link = CallLink::new(&self, hub);
@@ -111,7 +111,7 @@ impl ToolCallRequest {
         .await;
         drop(run);
         link.flush().await;
-        let written = to_json(&result, "a step");
+        let written = to_json(&result);
         let problem = match written {
             Ok(json) if json.as_str().len() <= MAX_STEP_BYTES => return json,
             Ok(json) => {
@@ -121,7 +121,7 @@ impl ToolCallRequest {
             Err(error) => format!("Error: {}", error.message()),
         };
         let result = ToolResult::for_call(&self.call, ResultKind::Error, problem);
-        to_json(&result, "a step").unwrap_or_else(|_| serde_json::Value::Null.into())
+        to_json(&result).unwrap_or_else(|_| serde_json::Value::Null.into())
     }
 }
 
