@@ -70,8 +70,21 @@ fn walk<M: Machine>(
 /// that the check fails if any row is removed. Prints the number of sequences and rows.
 #[track_caller]
 pub(crate) fn check<M: Machine>(markdown: &str, heading: &str, new: impl Fn() -> M) {
+    check_with_inputs(markdown, heading, &[], new);
+}
+
+/// The same as [`check`], with more inputs, which change nothing in any state.
+#[track_caller]
+pub(crate) fn check_with_inputs<M: Machine>(
+    markdown: &str,
+    heading: &str,
+    more: &[&str],
+    new: impl Fn() -> M,
+) {
     let rows = rows(markdown, heading);
-    let inputs: BTreeSet<String> = rows.keys().map(|(_, input)| input.clone()).collect();
+    let inputs = rows.keys().map(|(_, input)| input.clone());
+    let more = more.iter().map(|input| (*input).to_owned());
+    let inputs: BTreeSet<String> = inputs.chain(more).collect();
     let inputs: Vec<String> = inputs.into_iter().collect();
     let walk = |rows: &Rows, seed| walk(rows, &inputs, seed, &mut new());
     // The first sequence in which each row is used.

@@ -16,7 +16,7 @@ use turnstream::hub::Command;
 use turnstream::item::{PendingCall, RawJson, ResultKind, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::Entry;
-use turnstream::tool::Tool;
+use turnstream::tool::{Tool, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
 use turnstream_test_support::tools::spec;
@@ -247,4 +247,75 @@ async fn input_that_a_failed_run_returns_never_fills_the_queue_and_the_next_run_
     let attempt = Attempt::run(&agent, "s", engine.entries(), "Again.").drive(&mut next);
     assert_eq!(attempt.await.unwrap().reason, EndReason::Completed);
     assert_eq!(engine.queued(), []);
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_that_a_run_has_not_delivered_after_several_steps_still_counts_in_the_queue() {
+    let engine = MemoryEngine::new();
+    let in_turn = engine.next_attempt();
+    let model = Scripted::from_fn(move |request, _| {
+        let input_count = request.history.iter().filter_map(Item::as_user).count();
+        match (results(&request.history).len(), input_count) {
+            (0, _) => {
+                in_turn.send("a", Command::FollowUp(large_input(5))).unwrap();
+                return Reply::new().call_raw("c1", "work", "{}");
+            }
+            // The run has taken commands again, and still has the first input.
+            (_, 1) => {
+                let refused = in_turn.send("b", Command::FollowUp(large_input(5))).unwrap_err();
+                assert_eq!(refused.kind(), ErrorKind::TooLarge, "{refused}");
+            }
+            // The run has delivered the first input.
+            _ => {}
+        }
+        Reply::text("Done.")
+    });
+    let work = Tool::raw(spec("work"), |_, _| std::future::ready("done"));
+    let agent = Agent::new(model).with_tool(work.unwrap());
+    let mut first = engine.next_attempt();
+    let outcome = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first).await.unwrap();
+    assert_eq!(outcome.history.iter().filter_map(Item::as_user).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn verdicts_that_a_run_has_received_do_not_count_in_the_queue() {
+    let engine = MemoryEngine::new();
+    let in_turn = engine.next_attempt();
+    let model = Scripted::from_fn(move |request, _| {
+        if results(&request.history).is_empty() {
+            return Reply::new().call_raw("c1", "work", "{}");
+        }
+        if request.history.iter().filter_map(Item::as_user).count() == 1 {
+            in_turn.send("a", Command::FollowUp(large_input(5))).unwrap();
+        }
+        Reply::text("Done.")
+    });
+    let work = Tool::raw(spec("work"), |_, _| std::future::ready("done")).unwrap();
+    let agent = Agent::new(model).with_tool(work.requires_approval()).interactive();
+    let deny = async {
+        let call = loop {
+            match engine.status().awaited_calls.pop() {
+                Some(call) => break call,
+                None => tokio::task::yield_now().await,
+            }
+        };
+        let verdict = Verdict::Deny("x".repeat(5 << 20));
+        engine.send("v", Command::Verdict { call, verdict }).unwrap();
+    };
+    let mut first = engine.next_attempt();
+    let attempt = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first);
+    let (outcome, ()) = join(attempt, deny).await;
+    let history = outcome.unwrap().history;
+    assert_eq!(history.iter().filter_map(Item::as_user).count(), 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn input_queued_before_a_run_is_in_the_runs_first_request() {
+    let engine = MemoryEngine::new();
+    engine.send("a", Command::Steer(vec![Item::user("Quickly.")])).unwrap();
+    let agent = Agent::new(Scripted::new(["Done."]));
+    let mut first = engine.next_attempt();
+    let outcome = Attempt::run(&agent, "s", Vec::new(), "Work.").drive(&mut first).await.unwrap();
+    let items = outcome.history.iter().map(|item| item.as_user().is_some());
+    assert_eq!(items.collect::<Vec<_>>(), [true, true, false]);
 }

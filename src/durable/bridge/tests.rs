@@ -189,6 +189,11 @@ impl Machine for StepMachine {
                     it.on_calls_idle();
                     performed(it, was_performed)
                 }
+                "the run is idle without calls" => {
+                    it.calls.announced.clear();
+                    it.on_calls_idle();
+                    performed(it, was_performed)
+                }
                 "a call asks to start" => {
                     it.calls.running.clear();
                     it.calls.max_concurrency = 1;
@@ -227,7 +232,10 @@ impl Machine for StepMachine {
 #[test]
 fn a_step_moves_between_its_states_as_its_table_says() {
     let table = include_str!("../bridge.md");
-    transitions::check(table, "# The states of a step", || StepMachine(Task::new()));
+    let inputs_without_rows = ["the run is idle without calls"];
+    transitions::check_with_inputs(table, "# The states of a step", &inputs_without_rows, || {
+        StepMachine(Task::new())
+    });
 }
 
 /// Walks the states of the previous step's result.
@@ -267,6 +275,14 @@ impl Machine for ResultMachine {
                 }
                 "a step ends with calls" => {
                     Self::end_step(it, StepResult::Calls(crate::tool::SavedCalls::default()));
+                    "-"
+                }
+                "a step ends early" => {
+                    Self::end_step(it, early_end());
+                    "-"
+                }
+                "the run's end is recorded" => {
+                    Self::end_step(it, StepResult::Finished);
                     "-"
                 }
                 "the run takes the result" => match it.poll_answer(cx) {
@@ -311,5 +327,147 @@ impl Machine for ResultMachine {
 fn the_previous_steps_result_moves_between_its_states_as_its_table_says() {
     let table = include_str!("../bridge.md");
     let heading = "# The result of the previous step";
-    transitions::check(table, heading, || ResultMachine(Task::new()));
+    let inputs_without_rows = ["a step ends early", "the run's end is recorded"];
+    transitions::check_with_inputs(table, heading, &inputs_without_rows, || {
+        ResultMachine(Task::new())
+    });
+}
+
+#[test]
+fn a_result_that_the_run_has_yielded_in_another_way_no_longer_keeps_the_run_from_ending() {
+    let result = ToolResult::for_call(&call("c"), crate::item::ResultKind::UnknownTool, "gone");
+    Task::new().with(|it, _| {
+        it.step = Step::Performing { draws: Vec::new(), effect: None };
+        it.calls.set_results(vec![result.clone()]);
+        assert!(it.has_untaken_answer());
+        it.observe(&Event::Tool(ToolEvent::Output(result)));
+        assert!(!it.has_untaken_answer());
+    });
+}
+
+/// A task in whose current step calls have been allowed to start by the attempt with this name.
+fn task_with_started_calls(attempt: &str) -> Task {
+    let task = Task::new();
+    let started = Some(started_calls(attempt));
+    let effect = Some(Effect { started, ..Effect::default() });
+    task.with(|it, _| it.step = Step::Performing { draws: Vec::new(), effect });
+    task
+}
+
+fn starts(task: &Task, call_id: &str) -> bool {
+    let start = task.with(|it, cx| it.poll_call_start(call_id, cx));
+    matches!(start, Poll::Ready(CallStart::Run))
+}
+
+#[test]
+fn a_call_starts_once_it_has_a_slot_and_no_exclusive_call_runs() {
+    let task = task_with_started_calls("attempt");
+    task.with(|it, _| {
+        it.calls.begin(2, None);
+        for call_id in ["c1", "c2", "c3"] {
+            it.announce(&call(call_id), &tool());
+        }
+        it.announce(&call("alone"), &tool().exclusive());
+    });
+    assert!(starts(&task, "c1") && starts(&task, "c2"));
+    assert!(!starts(&task, "c3") && !starts(&task, "alone"));
+    let end = |call_id: &'static str| {
+        task.woken(|it, _| {
+            it.end_call(call_id);
+            "-"
+        })
+    };
+    assert_eq!(end("c1"), "wakes");
+    assert!(!starts(&task, "alone") && starts(&task, "c3"));
+    assert_eq!([end("c2"), end("c3")], ["wakes", "wakes"]);
+    assert!(starts(&task, "alone") && !starts(&task, "c1"));
+    assert_eq!(end("alone"), "wakes");
+    assert!(starts(&task, "c1"));
+}
+
+#[test]
+fn a_call_that_an_earlier_attempt_started_runs_again_only_if_its_tool_was_and_is_idempotent() {
+    for (was_idempotent, is_idempotent) in [(true, true), (true, false), (false, true)] {
+        let task = task_with_started_calls("an earlier attempt");
+        task.with(|it, _| {
+            it.calls.begin(1, None);
+            let tool = if is_idempotent { tool().idempotent() } else { tool() };
+            it.announce(&call("c"), &tool);
+            let Step::Performing { effect: Some(effect), .. } = &mut it.step else { return };
+            let Some(started) = &mut effect.started else { return };
+            started.calls[0].is_idempotent = was_idempotent;
+        });
+        assert_eq!(starts(&task, "c"), was_idempotent && is_idempotent);
+    }
+}
+
+#[test]
+fn an_early_end_keeps_only_the_events_of_the_effect() {
+    let (task, continued) = (
+        Task::new(),
+        serde_json::from_value(json!({
+            "type": "continued", "reason": "next_turn"
+        })),
+    );
+    task.with(|it, cx| {
+        it.step = Step::Performing { draws: Vec::new(), effect: None };
+        it.observe(&event());
+        assert!(it.poll_request(&key(1), cx).is_ready());
+        it.observe(&continued.unwrap());
+        it.observe(&event());
+        it.end_loop(&LoopEnd::default());
+        let Step::Performed { result: StepResult::Ended(ended), .. } = &it.step else {
+            panic!("the step has not ended early")
+        };
+        assert_eq!((ended.event_count, &*ended.effect_events), (3, &[event()][..]));
+    });
+}
+
+#[test]
+fn calls_that_have_been_allowed_to_start_are_passed_to_the_run_with_their_arguments() {
+    let task = task_with_started_calls("an earlier attempt");
+    let begin = task.with(|it, cx| it.poll_calls_begin(cx));
+    assert!(matches!(begin, Poll::Ready(CallsBegin::Live(calls)) if calls == [call("c")]));
+}
+
+#[test]
+fn drawn_values_that_are_too_large_to_be_recorded_fail_the_step() {
+    let task = Task::new();
+    let effect = task.woken(|it, cx| {
+        assert!(it.poll_step(cx).is_pending());
+        assert!(it.poll_request(&key(1), cx).is_ready());
+        it.keep_draw(EffectKind::HookMessages, json!("x".repeat(17 << 20)).into());
+        it.complete(StepResult::Value(value()));
+        assert!(it.poll_step(cx).is_pending() && it.is_live());
+        match it.poll_end(&mut None) {
+            Poll::Ready(Err(error)) if error.kind() == ErrorKind::TooLarge => "too large",
+            _ => "-",
+        }
+    });
+    assert_eq!(effect, "too large, wakes");
+}
+
+#[test]
+fn a_value_that_is_not_a_step_is_a_replay_mismatch_and_leaves_the_step_undecided() {
+    Task::new().with(|it, _| {
+        assert_eq!(it.accept(&value()).unwrap_err().kind(), ErrorKind::ReplayMismatch);
+        assert!(matches!(it.step, Step::Undecided { calls: None }));
+    });
+}
+
+#[test]
+fn an_early_end_is_repeated_at_the_same_event_after_the_previous_result_has_been_taken() {
+    let end = StepResult::Ended(EndedEarly::new(0, 1, Vec::new(), &LoopEnd::default()));
+    let untaken = PreviousResult::Untaken(StepResult::Value(value()));
+    for (previous, must_end) in
+        [(PreviousResult::Taken, true), (PreviousResult::Repeating, false), (untaken, false)]
+    {
+        Task::new().with(|it, _| {
+            it.accept(&record(0, None, end.clone())).unwrap();
+            it.previous = previous;
+            assert!(it.forced_end().is_none());
+            it.event_count = 1;
+            assert_eq!(it.forced_end().is_some(), must_end);
+        });
+    }
 }
