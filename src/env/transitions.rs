@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use crate::env::draw::TestRng;
 
 /// The number of random sequences of inputs in each check.
-const SEQUENCES: u64 = 400;
+const SEQUENCES: u64 = 2_000;
 
 /// The number of inputs in a sequence.
 const INPUTS: usize = 60;
