@@ -124,6 +124,7 @@ impl Machine for StepMachine {
         })
     }
 
+    #[expect(clippy::too_many_lines, reason = "an arm for each input of the table")]
     fn apply(&mut self, input: &str) -> String {
         let accept = |it: &mut BridgeState, json: &RawJson| {
             it.accept(json).unwrap();
@@ -426,7 +427,7 @@ fn an_early_end_keeps_only_the_events_of_the_effect() {
 #[test]
 fn calls_that_have_been_allowed_to_start_are_passed_to_the_run_with_their_arguments() {
     let task = task_with_started_calls("an earlier attempt");
-    let begin = task.with(|it, cx| it.poll_calls_begin(cx));
+    let begin = task.with(super::BridgeState::poll_calls_begin);
     assert!(matches!(begin, Poll::Ready(CallsBegin::Live(calls)) if calls == [call("c")]));
 }
 

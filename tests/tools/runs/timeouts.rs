@@ -62,8 +62,9 @@ async fn a_tool_is_dropped_in_the_poll_that_yields_its_result() {
         let updates = Mutex::new(Some((updates, alive)));
         let tool = Tool::raw(spec("t"), move |_, _| {
             let (updates, alive) = updates.lock().unwrap().take().unwrap();
-            let updates = updates.chain(stream::pending()).map(move |update| {
-                let _alive = &alive;
+            // The stream of updates keeps `alive` until it is dropped.
+            let updates = updates.chain(stream::pending()).zip(stream::repeat(alive));
+            let updates = updates.map(|(update, _)| {
                 update.unwrap_or_else(|| std::panic::resume_unwind(Box::new("boom")))
             });
             ready(updates.boxed())
