@@ -164,7 +164,7 @@ pub fn loop_body(
 
 /// The part of an iteration that follows the request.
 enum Due {
-    /// The model's turn is complete. There is no turn in a run that resumes pending calls.
+    /// The model's turn is complete. A run that resumes pending calls starts without a turn.
     Decision(Option<Arc<Turn>>),
     /// The request failed.
     Recovery(Error),
