@@ -99,13 +99,16 @@ pub(super) async fn for_each_loss(
     }
 }
 
-/// Checks that the session's history can be sent to a model and ends with the run's items.
+/// Checks that each call of a completed turn has a result or is pending, and that the session's
+/// history ends with the run's items.
 fn assert_lawful(traces: &Traces, place: &str) {
     let history = restore_history("s", traces.entries.iter().cloned());
     let items: Vec<Item> = history.iter().cloned().collect();
     let run: Vec<Item> = traces.outcome.new_items().to_vec();
     let is_pending = !traces.outcome.pending.is_empty();
-    assert!(is_pending || history.is_settled(), "{place}: the history is not settled: {items:?}");
+    // The calls of a turn that a time limit has interrupted will never run, and have no results.
+    let open = history.unanswered_calls();
+    assert!(is_pending || open.is_empty(), "{place}: {open:?} have no results: {items:?}");
     let is_compacted = traces.entries.iter().any(|entry| matches!(entry, Entry::Rewritten { .. }));
     assert!(
         is_compacted || items.ends_with(&run),
