@@ -1,6 +1,5 @@
 //! The example `fleet` of the package `turnstream-restate`, as a tree of processes.
 
-use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::sync::{Arc, Mutex};
@@ -10,6 +9,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::process::{Child, Command};
+use turnstream_test_support::ports::unassigned_port;
 
 use crate::model::Model;
 use crate::server::{create_folder, request};
@@ -132,19 +132,6 @@ impl Fleet {
         };
         let is_in_time = tokio::time::timeout(LIMIT, waited).await.is_ok();
         assert!(is_in_time, "not so: {what}\n{}", self.lines.lock().unwrap().join("\n"));
-    }
-}
-
-/// Returns a free port that the system assigns neither to connections nor to servers, so that it is
-/// still free when the front end has started.
-fn unassigned_port() -> u16 {
-    static TRIED: std::sync::atomic::AtomicU16 = std::sync::atomic::AtomicU16::new(0);
-    let first = 20_000 + u16::try_from(std::process::id() % 5_000).unwrap();
-    loop {
-        let port = first + TRIED.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
-        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
-            return port;
-        }
     }
 }
 

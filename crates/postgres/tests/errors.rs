@@ -12,6 +12,7 @@ use turnstream_testing::session_suite::{numbered_entries, text_entry};
 use crate::support::{
     admin, assert_no_password, connect, expect_postgres_error, options, shared_server, unique_name,
 };
+use turnstream_test_support::ports::unassigned_port;
 use turnstream_test_support::postgres::{OWNER, PASSWORD, Server, give_to_server};
 
 #[tokio::test]
@@ -54,7 +55,7 @@ async fn an_invalid_connection_string_is_not_shown_in_the_error() {
 
 #[tokio::test]
 async fn an_unreachable_server_is_an_error_after_the_limit() {
-    let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let port = unassigned_port();
     let url = format!("postgres://u:{PASSWORD}@127.0.0.1:{port}/d");
     let options = PostgresOptions::new(url).with_retry_limit(Duration::from_millis(300));
     let began = std::time::Instant::now();

@@ -11,6 +11,7 @@
 //! | [`items`] | histories with turns, calls and results, and compactions of them |
 //! | [`models`] | providers that use a wire without a network |
 //! | `postgres` | a PostgreSQL server that a test starts, kills and restarts |
+//! | [`ports`] | ports for servers that a test starts |
 //! | [`programs`] | the examples as programs |
 //! | [`providers`] | requests, errors and usage for tests of providers |
 //! | [`random_agent`] | a model, tools and hooks that behave at random, by seed |
@@ -40,6 +41,7 @@ pub mod corpus;
 pub mod crash;
 pub mod items;
 pub mod models;
+pub mod ports;
 #[cfg(unix)]
 pub mod postgres;
 pub mod programs;

@@ -6,13 +6,14 @@
 
 use std::fmt::Write as _;
 use std::io::Write as _;
-use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::{env, fs, process};
+
+use crate::ports::unassigned_port;
 
 /// The superuser.
 pub const OWNER: &str = "owner";
@@ -41,7 +42,7 @@ impl Server {
         command.arg("--pgdata").arg(&data).args(["--username", OWNER]);
         command.arg(format!("--pwfile={}", password_file.display()));
         run(&mut command);
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = unassigned_port();
         let mut config = format!(
             "port = {port}\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '{}'\n\
              logging_collector = off\nmax_connections = 200\nlog_min_messages = error\n",

@@ -1,10 +1,12 @@
 //! A Redis or Valkey server for tests.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
+
+use crate::ports::unassigned_port;
 
 /// The variable with the program, if it is not `redis-server` or `valkey-server` in `PATH`.
 const PROGRAM_ENV: &str = "TURNSTREAM_REDIS_SERVER";
@@ -26,7 +28,7 @@ impl Server {
 
     /// Starts a server. If it is persistent, it still has its data after [`kill`](Self::kill).
     pub fn start_with(is_persistent: bool) -> Self {
-        let port = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+        let port = unassigned_port();
         let folder = std::env::temp_dir().join(format!("turnstream-redis-{port}"));
         let _ = std::fs::remove_dir_all(&folder);
         std::fs::create_dir_all(&folder).unwrap();

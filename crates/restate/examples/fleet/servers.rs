@@ -1,6 +1,6 @@
 //! The third-party servers: where their programs are, and how they are started.
 
-use std::net::{Ipv4Addr, TcpListener};
+use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::Duration;
@@ -9,6 +9,7 @@ use std::{env, fs};
 use tokio::net::TcpStream;
 use tokio::process::Command;
 use turnstream::{Error, ErrorKind};
+use turnstream_test_support::ports::unassigned_port;
 use turnstream_test_support::postgres;
 
 use crate::settings::{io_error, variable};
@@ -30,7 +31,7 @@ impl Restate {
     /// Finds or installs the program, and writes the configuration into this folder.
     pub(crate) async fn prepare(folder: &Path) -> Result<Self, Error> {
         let program = install_restate().await?;
-        let [ingress, admin, fabric] = free_ports()?;
+        let [ingress, admin, fabric] = std::array::from_fn(|_| unassigned_port());
         let config = format!(
             r#"node-name = "fleet"
 base-dir = "{base_dir}"
@@ -108,12 +109,10 @@ pub(crate) struct Redis {
 
 impl Redis {
     /// `None` if none is installed.
-    pub(crate) fn find(folder: &Path) -> Result<Option<Self>, Error> {
+    pub(crate) fn find(folder: &Path) -> Option<Self> {
         let named = variable("TURNSTREAM_REDIS_SERVER").map(PathBuf::from);
         let program = named.or_else(|| find_program(&["redis-server", "valkey-server"], &[]));
-        let Some(program) = program else { return Ok(None) };
-        let [port] = free_ports()?;
-        Ok(Some(Self { program, folder: folder.to_owned(), port }))
+        Some(Self { program: program?, folder: folder.to_owned(), port: unassigned_port() })
     }
 
     pub(crate) fn words(&self) -> Vec<String> {
@@ -161,17 +160,4 @@ fn find_program(names: &[&str], folders: &[PathBuf]) -> Option<PathBuf> {
     let folders: Vec<PathBuf> = folders.iter().cloned().chain(env::split_paths(&path)).collect();
     let find = |name: &&str| folders.iter().map(|it| it.join(name)).find(|file| file.is_file());
     names.iter().find_map(find)
-}
-
-fn free_ports<const N: usize>() -> Result<[u16; N], Error> {
-    // All sockets are bound at the same time, so that their ports differ.
-    let bound: Result<Vec<_>, _> =
-        (0..N).map(|_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0))).collect();
-    let bound = bound.map_err(|error| io_error("no port is free", error))?;
-    let mut ports = [0; N];
-    for (port, listener) in ports.iter_mut().zip(&bound) {
-        let address = listener.local_addr();
-        *port = address.map_err(|error| io_error("no port is free", error))?.port();
-    }
-    Ok(ports)
 }

@@ -80,7 +80,7 @@ impl Fleet {
         self.keep_server("Restate", restate.words())?;
         let redis = match flags.without_redis {
             true => None,
-            false => Redis::find(self.folder.path())?,
+            false => Redis::find(self.folder.path()),
         };
         if let Some(redis) = &redis {
             self.keep_server("Redis", redis.words())?;

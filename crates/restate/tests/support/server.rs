@@ -5,10 +5,10 @@ use super::temp_dir::TempDir;
 use super::wait::wait_for;
 use reqwest::Response;
 use std::fs::{self, File};
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
+use turnstream_test_support::ports::unassigned_port;
 
 pub(super) const START_LIMIT: Duration = Duration::from_mins(1);
 /// Another process may take a port after it was chosen and before the server starts.
@@ -248,11 +248,7 @@ impl Drop for RestateServer {
 
 impl Ports {
     fn find() -> Self {
-        // All sockets are bound at the same time, so that their ports differ.
-        let bind = || TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a free port");
-        let listeners = [bind(), bind(), bind()];
-        let [ingress, admin, fabric] =
-            listeners.each_ref().map(|l| l.local_addr().expect("a bound address").port());
+        let [ingress, admin, fabric] = std::array::from_fn(|_| unassigned_port());
         Self { ingress, admin, fabric }
     }
 }
