@@ -119,10 +119,10 @@ impl RunCommands {
 mod tests {
     use super::*;
     use crate::agent::{Agent, Run};
-    use crate::env::transitions::{self, Machine};
     use crate::item::{Item, PendingCall, ToolCall};
     use crate::provider::Scripted;
     use crate::tool::Verdict;
+    use turnstream_test_support::transitions::{self, Machine};
 
     fn run() -> Run {
         Agent::new(Scripted::new(["Done."])).run("Go.")

@@ -139,8 +139,6 @@ impl Random for SeededRandom {
 #[cfg(test)]
 pub(crate) mod draw;
 #[cfg(test)]
-pub(crate) mod transitions;
-#[cfg(test)]
 mod tests {
     use super::*;
     use std::collections::HashSet;

@@ -27,6 +27,7 @@
 //! | [`temp_folder`] | a folder for the files of one test |
 //! | [`terminal`] | a program on a pseudoterminal |
 //! | [`tools`] | tool specs, tools that return a constant, counted tools |
+//! | [`transitions`] | a state machine beside the table of its states |
 //! | [`wires`] | encoding, decoding and framing on every wire |
 //! | [`world`] | an agent with one tool, and a run that has ended |
 
@@ -59,5 +60,6 @@ pub mod stores;
 pub mod temp_folder;
 pub mod terminal;
 pub mod tools;
+pub mod transitions;
 pub mod wires;
 pub mod world;

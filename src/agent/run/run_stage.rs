@@ -159,9 +159,9 @@ mod tests {
     use std::task::{Context, Poll};
 
     use super::*;
-    use crate::env::transitions::{self, Machine};
     use crate::error::ErrorKind;
     use crate::event::{AppendReason, BudgetKind};
+    use turnstream_test_support::transitions::{self, Machine};
 
     struct NoEvents;
 

@@ -5,9 +5,9 @@ use std::task::Wake;
 use serde_json::json;
 
 use super::*;
-use crate::env::transitions::{self, Machine};
 use crate::request::ToolSpec;
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+use turnstream_test_support::transitions::{self, Machine};
 
 #[derive(Default)]
 struct WakeCounter(AtomicUsize);

@@ -130,7 +130,7 @@ mod tests {
     use std::future::poll_fn;
 
     use super::*;
-    use crate::env::transitions::{self, Machine};
+    use turnstream_test_support::transitions::{self, Machine};
 
     impl Machine for LogState {
         fn state(&self) -> String {

@@ -51,7 +51,7 @@ mod tests {
     use tokio::runtime::{Builder, Runtime};
 
     use super::*;
-    use crate::env::transitions::{self, Machine};
+    use turnstream_test_support::transitions::{self, Machine};
 
     const LIMIT: Duration = Duration::from_mins(1);
 

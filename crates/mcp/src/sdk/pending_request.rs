@@ -46,6 +46,12 @@ impl RequestFailure {
 }
 
 impl PendingRequest {
+    /// Creates a request that no server answers.
+    #[cfg(test)]
+    pub(crate) fn unanswered(runtime: Handle) -> Self {
+        Self { method: "tools/call".to_owned(), runtime, handle: None, call: None, answer: None }
+    }
+
     /// Polls for the next update. Any progress and questions are returned before the answer. After
     /// the answer has been returned, every poll returns `Pending`.
     pub(crate) fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<CallUpdate> {

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 
-use crate::env::draw::TestRng;
+use crate::seeded_random::Dice;
 
 /// The number of random sequences of inputs in each check.
 const SEQUENCES: u64 = 2_000;
@@ -11,7 +11,7 @@ const SEQUENCES: u64 = 2_000;
 const INPUTS: usize = 60;
 
 /// A machine under test. Its states and inputs have the names that its table uses.
-pub(crate) trait Machine {
+pub trait Machine {
     fn state(&self) -> String;
 
     /// Applies an input, and describes the effect, or returns `-` if the input has no effect.
@@ -50,10 +50,10 @@ fn walk<M: Machine>(
     seed: u64,
     machine: &mut M,
 ) -> Result<HashSet<(String, String)>, String> {
-    let rng = TestRng::new(seed);
+    let dice = Dice::new(seed + 1);
     let mut used = HashSet::new();
     for _ in 0..INPUTS {
-        let input = rng.pick_one(inputs).clone();
+        let input = inputs[usize::try_from(dice.roll(inputs.len() as u64)).unwrap()].clone();
         let at = (machine.state(), input.clone());
         let effect = machine.apply(&input);
         let found = (machine.state(), effect);
@@ -69,13 +69,13 @@ fn walk<M: Machine>(
 /// Checks that all transitions of a machine are in the table, that all rows of the table occur, and
 /// that the check fails if any row is removed. Prints the number of sequences and rows.
 #[track_caller]
-pub(crate) fn check<M: Machine>(markdown: &str, heading: &str, new: impl Fn() -> M) {
+pub fn check<M: Machine>(markdown: &str, heading: &str, new: impl Fn() -> M) {
     check_with_inputs(markdown, heading, &[], new);
 }
 
 /// The same as [`check`], with more inputs, which change nothing in any state.
 #[track_caller]
-pub(crate) fn check_with_inputs<M: Machine>(
+pub fn check_with_inputs<M: Machine>(
     markdown: &str,
     heading: &str,
     more: &[&str],
