@@ -93,7 +93,7 @@
 //! | | [`context`] | token estimates, and ways to shorten a history |
 //! | | [`world`] | everything that a run needs from its environment, in one trait |
 //! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, computed from the run's events |
-//! | 5 | [`provider`], [`tool`] | models, and the functions that they may call |
+//! | 5 | [`provider`], [`tool`](mod@tool) | models, and the functions that they may call |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
 //! | 3 | [`event`] | everything that a consumer sees, as data |
 //! | | [`framing`] | the bytes of an answer, split into frames |
@@ -134,6 +134,7 @@
 //! | `native-tls` | | TLS through the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `macros` | | [`#[tool]`](macro@tool) and [`#[tools]`](macro@tools), which turn functions into tools |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
 //! else: the loop, the turn, the tools, the agent, the scripted model, sessions, the hub, front
@@ -150,6 +151,7 @@
 //! | `turnstream-postgres` | sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |
+//! | `turnstream-macros` | the macros of the feature `macros`; do not depend on it |
 //! | `turnstream-testing` | servers and test suites for tests: a model server and an MCP server on the loopback device, and suites for providers, stores, event logs and engines |
 //! | `turnstream-cli` | the program `turnstream`: an agent for the command line |
 //!
@@ -160,11 +162,8 @@
 //! [`hub`]: mod@hub
 //! [`task`]: mod@task
 //! [`ui`]: mod@ui
-// Without the default features, links to the items of those features have no target.
-#![cfg_attr(
-    not(all(feature = "http", feature = "schemars")),
-    allow(rustdoc::broken_intra_doc_links)
-)]
+// Without these features, links to the items of those features have no target.
+#![cfg_attr(not(all(feature = "http", feature = "macros")), allow(rustdoc::broken_intra_doc_links))]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]
@@ -213,7 +212,17 @@ pub use trace::Trace;
 pub use turn::{Turn, TurnEvent};
 pub use usage::Usage;
 
+#[cfg(feature = "macros")]
+pub use turnstream_macros::{tool, tools};
+
+/// The crates that the code of the macros uses.
+#[cfg(feature = "macros")]
+#[doc(hidden)]
+pub mod __macros {
+    pub use {schemars, serde};
+}
+
 /// The README's examples, run as tests.
-#[cfg(all(doctest, feature = "http", feature = "schemars"))]
+#[cfg(all(doctest, feature = "http", feature = "macros"))]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -27,7 +27,8 @@
 //! # }
 //! ```
 //!
-//! With the `schemars` feature, `Tool::new` derives the schema from the type of the arguments.
+//! With the `schemars` feature, `Tool::new` derives the schema from the type of the arguments. With
+//! the `macros` feature, [`#[tool]`](macro@crate::tool) turns a function into a tool.
 //!
 //! | to | use |
 //! |---|---|

@@ -6,6 +6,8 @@ cd "$(dirname "$0")/../.."
 
 source tests/readme/new_project.sh
 new_project
+# The types of arguments that are written by hand.
+printf 'schemars = "1"\nserde = { version = "1", features = ["derive"] }\n' >>"$project/Cargo.toml"
 refused=0
 
 # check NAME [TEXT...]: compiling the program on stdin fails with an error that contains all these texts; without
@@ -58,6 +60,31 @@ END
 
 check "a bare closure as hook" 'is not a hook' 'hook::before_tool' <<'END'
     turnstream::Agent::new(turnstream::provider::Scripted::new(["x"])).with_hook(|_, _| async {});
+END
+
+check "a function that is a tool" <<'END'
+    /// Says.
+    #[turnstream::tool]
+    async fn say(city: City) -> Json<Weather> { Json(Weather { degrees: 4 }) }
+    say_tool();
+END
+
+check "a bare struct as the output of a function" '`Weather` cannot be the output of a tool' ') -> Weather' <<'END'
+    /// Says.
+    #[turnstream::tool]
+    async fn say() -> Weather { Weather { degrees: 4 } }
+END
+
+check "a parameter that cannot be read" 'Weather: JsonSchema' 'say(a: Weather)' <<'END'
+    /// Says.
+    #[turnstream::tool]
+    async fn say(a: Weather) -> String { String::new() }
+END
+
+check "a parameter that is a reference" 'take an owned value, such as `String`' 'say(a: &str)' <<'END'
+    /// Says.
+    #[turnstream::tool]
+    async fn say(a: &str) -> String { a.to_owned() }
 END
 
 echo "compile errors: $refused programs are refused, with the words that were expected"

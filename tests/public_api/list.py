@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 # The order of items with the same parent. All kinds of items that this crate can have are listed.
 ORDER = [
-    "use", "module", "macro", "enum", "struct", "struct_field", "variant", "constant", "static", "trait",
+    "use", "module", "macro", "proc_macro", "enum", "struct", "struct_field", "variant", "constant", "static", "trait",
     "assoc_type", "assoc_const", "function", "type_alias", "impl",
 ]
 
@@ -128,6 +128,8 @@ class Crate:
                 return f"pub use {path}"
             case "module":
                 return f"pub mod {path}"
+            case "proc_macro":
+                return f"pub attribute macro {path}"
             case "macro":
                 return f"pub macro {path}!"
             case "struct":
