@@ -10,7 +10,7 @@ use pin_project::pin_project;
 
 use crate::error::Error;
 use crate::provider::Provider;
-use crate::provider::first_poll::start_at_first_poll;
+use crate::provider::wrap::first_poll::start_at_first_poll;
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::turn::{ReasoningKind, StopReason, TurnBuilder};

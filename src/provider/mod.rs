@@ -39,73 +39,49 @@
 //!
 //! [The guide](crate::guide::providers) lists the features that each wire supports.
 
-pub mod anthropic;
-mod body;
-mod cache_control;
-mod circuit_breaker;
-mod closure_providers;
-#[cfg(feature = "http")]
-mod cloud_endpoints;
-mod content_delta;
-mod decode;
-mod effort_names;
-mod encode_context;
-mod encoded_tools;
-mod failure;
-mod fallback;
-mod first_poll;
-mod frame_template;
-#[cfg(feature = "http")]
-mod from_env;
-mod function_tool;
-pub mod gemini;
-mod handoff;
+mod codec;
+mod wires;
+mod wrap;
+
 #[cfg(feature = "http")]
 mod http;
-mod lenient;
-pub mod ollama;
-mod openai;
-pub mod openai_chat;
-pub mod openai_responses;
-mod ordered_fields;
-mod portable_values;
-mod provider_items;
-mod retry;
-mod schema;
+
+mod closure_providers;
+mod handoff;
 mod scripted;
 pub mod server;
-mod should_fall_back;
-mod turn_ending;
-mod unsupported_part;
 
 use std::sync::Arc;
 
-#[cfg(feature = "http")]
-pub use anthropic::Anthropic;
-pub use circuit_breaker::CircuitBreaker;
 pub use closure_providers::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
-pub use decode::{Decode, Decoding, FrameOutcome};
-pub use failure::error_in_stream;
-pub use fallback::{Fallback, FallbackFailure};
-pub(crate) use first_poll::start_at_first_poll;
-#[cfg(feature = "http")]
-pub use from_env::{from_env, from_model_name};
-#[cfg(feature = "http")]
-pub use gemini::Gemini;
+pub use codec::decode::{Decode, Decoding, FrameOutcome};
+pub use codec::failure::error_in_stream;
+pub(crate) use codec::provider_items::{
+    is_model_output, unanswered_client_call, without_reasoning,
+};
+pub(crate) use codec::unsupported_part::omitted_part_text;
 pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
+pub use http::from_env::{from_env, from_model_name};
+#[cfg(feature = "http")]
 pub use http::{Destination, EncodedRequest, ErrorResponse, HttpProvider, Wire};
-#[cfg(feature = "http")]
-pub use ollama::Ollama;
-#[cfg(feature = "http")]
-pub use openai_chat::OpenAiChat;
-#[cfg(feature = "http")]
-pub use openai_responses::OpenAiResponses;
-pub(crate) use provider_items::{is_model_output, unanswered_client_call, without_reasoning};
-pub use retry::{Backoff, Retry};
 pub use scripted::{Reply, ReplyStep, Scripted};
-pub(crate) use should_fall_back::should_fall_back;
-pub(crate) use unsupported_part::omitted_part_text;
+#[cfg(feature = "http")]
+pub use wires::anthropic::Anthropic;
+#[cfg(feature = "http")]
+pub use wires::gemini::Gemini;
+#[cfg(feature = "http")]
+pub use wires::ollama::Ollama;
+#[cfg(feature = "http")]
+pub use wires::openai_chat::OpenAiChat;
+#[cfg(feature = "http")]
+pub use wires::openai_responses::OpenAiResponses;
+pub use wires::{anthropic, gemini, ollama, openai_chat, openai_responses};
+pub use wrap::circuit_breaker::CircuitBreaker;
+pub use wrap::fallback::{Fallback, FallbackFailure};
+pub(crate) use wrap::first_poll::start_at_first_poll;
+pub use wrap::retry::{Backoff, Retry};
+pub(crate) use wrap::should_fall_back::should_fall_back;
 
 use crate::error::Error;
 use crate::item::Part;

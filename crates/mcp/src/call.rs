@@ -108,6 +108,7 @@ struct CurrentQuestion {
 }
 
 /// The event that a state waits for.
+#[expect(clippy::large_enum_variant, reason = "each input is used at once")]
 enum Input {
     Connected(Arc<Connection>),
     Sent(PendingRequest),

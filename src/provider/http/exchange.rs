@@ -15,11 +15,11 @@ use crate::http::{
     Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, Response,
     Secret, TurnDeadlines, mask_secrets, was_connection_closed,
 };
-use crate::provider::decode::Decoding;
+use crate::provider::codec::decode::Decoding;
 use crate::provider::http::response_kind::stream_body;
 use crate::provider::http::settings::{HttpSettings, append_header, validate_headers};
 use crate::provider::http::wire::{Destination, EncodedRequest, Wire};
-use crate::provider::retry::{Attempts, RetryingTurn};
+use crate::provider::wrap::retry::{Attempts, RetryingTurn};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
 use crate::turn::{PartialTurn, TurnBuilder};

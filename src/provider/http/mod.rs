@@ -1,6 +1,8 @@
 //! The HTTP provider, generic over the wire.
 
+mod cloud_endpoints;
 mod exchange;
+pub(in crate::provider) mod from_env;
 mod provider;
 mod response_kind;
 mod settings;

@@ -3,7 +3,7 @@
 use crate::error::{AuthProblem, Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{Body, Response, TurnDeadlines};
-use crate::provider::failure;
+use crate::provider::codec::failure;
 use crate::provider::http::settings::is_retryable_by_default;
 use crate::provider::http::wire::{ErrorResponse, Wire};
 

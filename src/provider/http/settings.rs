@@ -8,7 +8,7 @@ use crate::http::{
     secrets_in_header,
 };
 use crate::provider::http::wire::Wire;
-use crate::provider::retry::RetryPolicy;
+use crate::provider::wrap::retry::RetryPolicy;
 
 /// The headers that describe the body or negotiate its format, which users cannot set.
 const TRANSPORT_HEADERS: [&str; 6] = [
@@ -220,7 +220,7 @@ pub(super) fn is_retryable_by_default(error: &Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::provider::gemini::GenerateContent;
+    use crate::provider::wires::gemini::GenerateContent;
 
     #[test]
     fn an_invalid_default_model_name_does_not_affect_requests_with_another_model() {

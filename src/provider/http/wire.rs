@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use crate::error::Error;
 use crate::framing::Framing;
 use crate::http::KeyHeader;
-use crate::provider::decode::Decode;
-use crate::provider::{body, failure};
+use crate::provider::codec::decode::Decode;
+use crate::provider::codec::{body, failure};
 use crate::request::Request;
 
 /// Defines a vendor's HTTP protocol for requests to models.

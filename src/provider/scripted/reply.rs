@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::error::Error;
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignatureTarget};
+use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::turn::{ReasoningKind, TurnEvent};
 use crate::usage::Usage;
 

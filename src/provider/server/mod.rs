@@ -47,7 +47,7 @@ mod wire_writer;
 #[cfg(test)]
 mod tests;
 
-pub use super::content_delta::{ContentDelta, SignatureTarget};
+pub use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 pub use frame::{Frame, FrameFormat, Issued};
 pub use turn_writer::TurnWriter;
 pub use wire::{ErrorDocument, Wire};

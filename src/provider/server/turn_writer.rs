@@ -5,7 +5,7 @@ use std::mem;
 
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
-use crate::provider::content_delta::ContentDelta;
+use crate::provider::codec::content_delta::ContentDelta;
 use crate::provider::server::frame::Frame;
 use crate::provider::server::wire::Wire;
 use crate::provider::server::wire_writer::{TurnStart, UnsupportedContent, WireWriter};

@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::item::StopReason;
-use crate::provider::content_delta::{ContentDelta, SignatureTarget};
+use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::{Frame, Issued};
 use crate::usage::Usage;
 

@@ -1,0 +1,136 @@
+//! Message metadata that does not belong to a content block, but that the next request or the
+//! caller may need.
+
+use std::collections::HashMap;
+
+use serde::Deserialize;
+use serde::de::IgnoredAny;
+use serde_json::value::RawValue;
+
+use super::opaque_block::sendable_json;
+use crate::item::RawJson;
+use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
+
+/// The fields of `message_start` and `message_delta` events that contain message metadata.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct MetaEvent<'a> {
+    message: Lenient<MetaFields<'a>>,
+    delta: Lenient<MetaFields<'a>>,
+    usage: Lenient<UsageMeta<'a>>,
+    /// The changes that Anthropic made to the request. This field "can arrive again on the final
+    /// `message_delta`, after a server-side fallback".
+    input_transformations: Option<&'a RawValue>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct MetaFields<'a> {
+    container: Option<&'a RawValue>,
+    stop_sequence: Option<&'a RawValue>,
+    stop_details: Option<&'a RawValue>,
+    input_transformations: Option<&'a RawValue>,
+    usage: Lenient<UsageMeta<'a>>,
+}
+
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct UsageMeta<'a> {
+    server_tool_use: Option<&'a RawValue>,
+    iterations: Option<&'a RawValue>,
+}
+
+/// Message metadata that does not belong to a content block.
+///
+/// The metadata consists of the container in which code ran, the matched stop sequence, the details
+/// of a refusal, and the changes that Anthropic made to the request. The metadata also includes
+/// usage information that [`Usage`](crate::Usage) does not contain: the usage counts for server
+/// tools and, if any iteration has a type other than `message`, the iterations. A later value of a
+/// field replaces an earlier value.
+#[derive(Debug, Default)]
+pub(super) struct MessageMeta {
+    container: Option<RawJson>,
+    stop_sequence: Option<RawJson>,
+    stop_details: Option<RawJson>,
+    input_transformations: Option<RawJson>,
+    usage: ExtraUsage,
+}
+
+#[derive(Debug, Default)]
+struct ExtraUsage {
+    server_tool_use: Option<RawJson>,
+    iterations: Option<RawJson>,
+}
+
+impl MessageMeta {
+    /// Reads the metadata from an event's `data`. Ignores `data` unless it contains an event with
+    /// metadata.
+    pub(super) fn read_event(&mut self, data: &str) {
+        let mut scratch = String::new();
+        let Ok(event) = lenient::read_lenient::<MetaEvent<'_>>(data, &mut scratch) else { return };
+        let (message, delta) = (event.message.0, event.delta.0);
+        let usages =
+            [message.as_ref().and_then(|message| message.usage.0.as_ref()), event.usage.0.as_ref()];
+        usages.into_iter().flatten().for_each(|counts| self.usage.read_usage(counts));
+        let in_words = message.as_ref().and_then(|message| message.input_transformations);
+        let changed = event.input_transformations.or(in_words);
+        set_field(&mut self.input_transformations, changed.filter(|raw| !is_empty_array(raw)));
+        for fields in [message, delta].into_iter().flatten() {
+            set_field(&mut self.container, fields.container);
+            set_field(&mut self.stop_sequence, fields.stop_sequence);
+            set_field(&mut self.stop_details, fields.stop_details);
+        }
+    }
+
+    /// Takes all of the metadata and returns it as a single JSON object with the type `message`,
+    /// which no content block has. Returns `None` if the message has no metadata.
+    pub(super) fn take_json(&mut self) -> Option<RawJson> {
+        let meta = std::mem::take(self);
+        let usage = ObjectWriter::default()
+            .set_some("server_tool_use", meta.usage.server_tool_use)
+            .set_some("iterations", meta.usage.iterations);
+        let fields = ObjectWriter::default()
+            .set_some("container", meta.container)
+            .set_some("stop_sequence", meta.stop_sequence)
+            .set_some("stop_details", meta.stop_details)
+            .set_some("input_transformations", meta.input_transformations)
+            .set_object("usage", usage);
+        match fields.is_empty() {
+            true => None,
+            false => ObjectWriter::default().set("type", "message").append(fields).into_json(),
+        }
+    }
+}
+
+impl ExtraUsage {
+    fn read_usage(&mut self, counts: &UsageMeta<'_>) {
+        let counted = |raw: &&RawValue| {
+            let counts: HashMap<String, LenientNumber> =
+                serde_json::from_str(raw.get()).unwrap_or_default();
+            counts.values().any(|count| count.0.unwrap_or_default() > 0)
+        };
+        let others = |raw: &&RawValue| {
+            #[derive(Default, Deserialize)]
+            #[serde(default, bound(deserialize = "'de: 'a"))]
+            struct UsageIteration<'a> {
+                r#type: LenientStr<'a>,
+            }
+            let passes: LenientList<UsageIteration<'_>> =
+                serde_json::from_str(raw.get()).unwrap_or_default();
+            passes.0.iter().any(|pass| pass.r#type.or_empty() != "message")
+        };
+        set_field(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
+        set_field(&mut self.iterations, counts.iterations.filter(others));
+    }
+}
+
+fn is_empty_array(raw: &RawValue) -> bool {
+    serde_json::from_str::<Vec<IgnoredAny>>(raw.get()).is_ok_and(|elements| elements.is_empty())
+}
+
+fn set_field(to: &mut Option<RawJson>, from: Option<&RawValue>) {
+    if let Some(raw) = from {
+        *to = Some(sendable_json(raw.get()));
+    }
+}

@@ -1,0 +1,110 @@
+//! Encodes a request as a request body.
+
+mod blocks;
+mod generation;
+mod messages;
+mod options;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use self::generation::ModelGeneration;
+use self::messages::{Contents, PausedTurn, starts_model_content};
+use self::options::{generation_config, tool_config};
+use crate::error::Error;
+use crate::item::RawJson;
+use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::encode_context::{EncodeContext, SystemZone};
+use crate::provider::codec::encoded_tools::encoded_tools;
+use crate::provider::codec::schema;
+use crate::provider::wires::gemini::passthrough::PROVIDER_NAME;
+use crate::request::{Request, ToolNameRule, ToolNames, ToolSpec};
+
+/// The rule for the names of functions: "Must start with a letter or an underscore",
+/// <https://ai.google.dev/api/caching#FunctionDeclaration>.
+pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore;
+
+/// Encodes the body of a request to the Gemini API. The body does not contain the model name, which
+/// is part of the URL.
+///
+/// In this API, a message is called a content. Consecutive items with the same role form a single
+/// content, so that the roles alternate. A turn's tool results are grouped together, in the order
+/// of their calls. For Gemini 3 and later, files in tool results are sent inside the results. Files
+/// for earlier models and files specified by URL are sent after the results. A call without a
+/// signature is sent with a placeholder signature, which Gemini 3 does not validate. An output
+/// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
+/// because the provider caches automatically.
+///
+/// If the history ends with a turn that the provider has paused, the request continues this turn:
+/// it repeats the contents that precede the turn, together with the turn's `continuationToken`.
+///
+/// # Errors
+///
+/// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the
+/// request is empty. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`,
+/// `metadata`, `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
+pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    request.validate()?;
+    let names = request.tools.names_for(TOOL_NAME_RULE);
+    // The cached prefix ends where a model content starts, so no further encoder state is needed.
+    let mut context: EncodeContext<(), _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, names.clone());
+    if !starts_model_content(context.peek_items_to_encode()) {
+        // The cached prefix ends with a user content, to which this item may also belong.
+        context = context.restart();
+    }
+    let paused = PausedTurn::at_end_of(context.peek_items_to_encode(), model);
+    let sent_items = paused.as_ref().map_or(usize::MAX, |paused| paused.preceding_items);
+    let mut contents = Contents::new(model, &names, context.encoder_state().is_some());
+    for (at, item) in context.items_to_encode().take(sent_items) {
+        contents.push(item, at);
+    }
+    let contents = contents.finish()?;
+    context.ensure_not_empty(contents.is_empty(), "content")?;
+    let system: Vec<_> = context.system_zones().map(|text| TextPart { text }).collect();
+    let generation = ModelGeneration::from_model_name(model);
+    let body = ObjectWriter::for_request()
+        .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system));
+    let body = match request.tools.is_empty() {
+        true => body,
+        false => {
+            let declare = |_, tool| function_declaration(tool, &names);
+            let tools = encoded_tools(&request.tools, PROVIDER_NAME, (), declare)?;
+            body.set_encoded("tools", &[br#"[{"functionDeclarations":["#, &tools, b"]}]"])
+        }
+    };
+    let body = body
+        .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
+        .set_object("toolConfig", tool_config(request, &names)?)
+        .set_object("generationConfig", generation_config(&request.options, generation)?);
+    context.write_body(body, contents, &request.options.extra)
+}
+
+#[derive(Serialize)]
+struct TextPart<'a> {
+    text: SystemZone<'a>,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct FunctionDeclaration<'a> {
+    name: Cow<'a, str>,
+    description: &'a str,
+    /// The schema for the tool's parameters. "This field is mutually exclusive with `parameters`",
+    /// which accepts a subset of JSON Schema in a separate format.
+    parameters_json_schema: Cow<'a, RawJson>,
+}
+
+fn function_declaration<'a>(
+    tool: &'a ToolSpec,
+    names: &ToolNames,
+) -> Result<FunctionDeclaration<'a>, Error> {
+    let parameters_json_schema =
+        schema::rewrite_json(&tool.parameters, schema::to_gemini_parameters_schema)?;
+    Ok(FunctionDeclaration {
+        name: names.sent_name(&tool.name),
+        description: &tool.description,
+        parameters_json_schema,
+    })
+}

@@ -1,0 +1,82 @@
+//! Encodes a request's options.
+
+use super::generation::ModelGeneration;
+use crate::error::Error;
+use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
+use crate::provider::codec::schema;
+use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolNames};
+
+/// The name of the Gemini API in error messages.
+const WIRE_NAME: &str = "Gemini";
+
+pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<ObjectWriter, Error> {
+    let options = &request.options;
+    let one_at_most = options.parallel_tool_calls == Some(false);
+    ensure_options_unset(WIRE_NAME, &[("parallel_tool_calls", one_at_most)])?;
+    let config = ObjectWriter::default();
+    let config = match &options.tool_choice {
+        ToolChoice::Auto => config,
+        // Without tools, there is nothing to forbid.
+        ToolChoice::None if request.tools.is_empty() => config,
+        ToolChoice::None => config.set("mode", "NONE"),
+        ToolChoice::Required => config.set("mode", "ANY"),
+        ToolChoice::Tool(name) => {
+            config.set("mode", "ANY").set("allowedFunctionNames", [names.sent_name(name)])
+        }
+    };
+    Ok(ObjectWriter::default().set_object("functionCallingConfig", config))
+}
+
+pub(super) fn generation_config(
+    options: &Options,
+    generation: ModelGeneration,
+) -> Result<ObjectWriter, Error> {
+    let has_metadata = !options.metadata.is_empty();
+    ensure_options_unset(
+        WIRE_NAME,
+        &[("user", options.user.is_some()), ("metadata", has_metadata)],
+    )?;
+    let seed = options.seed.map(i32::try_from).transpose();
+    let (mime_type, schema) = match &options.output {
+        Output::Text => (None, None),
+        Output::Json => (Some("application/json"), None),
+        Output::Schema(output) => {
+            (Some("application/json"), Some(schema::to_gemini_schema(&output.schema)?))
+        }
+    };
+    let thinking = options.reasoning.map(|reasoning| thinking_config(reasoning, generation));
+    Ok(ObjectWriter::default()
+        .set_some("maxOutputTokens", options.max_output_tokens)
+        .set_some("temperature", options.temperature)
+        .set_some("topP", options.top_p)
+        .set_some("topK", options.top_k)
+        .set_some("seed", seed.map_err(|_| unsupported_error(WIRE_NAME, "seed"))?)
+        .set_some("frequencyPenalty", options.frequency_penalty)
+        .set_some("presencePenalty", options.presence_penalty)
+        .set_list("stopSequences", &options.stop_sequences)
+        .set_object("thinkingConfig", thinking.unwrap_or_default())
+        .set_some("responseMimeType", mime_type)
+        .set_some("responseJsonSchema", schema))
+}
+
+/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
+/// level is sent to these models as a thinking budget. Each thinking budget equals the budget that
+/// Google's OpenAI-compatible endpoint uses for the same level,
+/// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
+fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
+    let shown = ObjectWriter::default().set("includeThoughts", true);
+    let (level, budget) = match reasoning {
+        // "include_thoughts is only enabled when thinking is enabled."
+        Reasoning::Off => return ObjectWriter::default().set("thinkingBudget", 0),
+        Reasoning::Budget(tokens) => return shown.set("thinkingBudget", tokens),
+        Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
+        Reasoning::Effort(Effort::Low) => ("low", 1_024),
+        Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
+        // This is the API's highest level.
+        Reasoning::Effort(Effort::High | Effort::XHigh | Effort::Max) => ("high", 24_576),
+    };
+    match generation {
+        ModelGeneration::Gemini2OrEarlier => shown.set("thinkingBudget", budget),
+        ModelGeneration::Gemini3OrLater => shown.set("thinkingLevel", level),
+    }
+}

@@ -1,0 +1,230 @@
+//! Converts the items of a history to the input items of a request.
+
+use serde_json::value::RawValue;
+use serde_json::{Value, json};
+
+use super::blocks::{content_parts, text_part};
+use super::cache::{EncodedPrefix, EncodingKey};
+use crate::error::Error;
+use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
+use crate::provider::codec::encode_context::{ClosedElements, JsonArray, JsonElements};
+use crate::provider::codec::portable_values::{
+    ServerKind, arguments_as_object, has_media, result_text,
+};
+use crate::provider::handoff;
+use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
+use crate::provider::wires::openai_responses::passthrough::{
+    PROVIDER_NAME, PassthroughItem, ReasoningItem,
+};
+use crate::request::ToolNames;
+
+/// Collects the input items written so far. The input is append-only, because an item's encoding
+/// depends only on that item and the preceding items.
+pub(super) struct InputItems<'a> {
+    server: ServerKind,
+    tool_names: &'a ToolNames,
+    written: JsonElements,
+    /// The last point in the input at which no reasoning is pending: the index of the history item
+    /// that follows this point, the number of bytes written before it, and the encoder's state.
+    closed_elements: Option<(usize, usize, EncodedPrefix)>,
+    /// The reasoning that has not yet been followed by another item. Pending reasoning is dropped
+    /// at the end of the turn, because the API reports "Item 'rs_…' of type 'reasoning' was
+    /// provided without its required following item".
+    pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
+    /// The current state of the encoder.
+    prefix: EncodedPrefix,
+    /// The calls for the client that a later item answers.
+    answered_calls: AnsweredCalls,
+    /// Whether a call for the client was omitted that a later request may contain, because its
+    /// answer may still be appended.
+    may_be_answered_later: bool,
+}
+
+impl<'a> InputItems<'a> {
+    /// Creates an empty collection for the items after the cached prefix, or for all items if
+    /// `prefix` is `None`.
+    pub(super) fn new(
+        (server, tool_names): &'a EncodingKey,
+        prefix: Option<&EncodedPrefix>,
+        answered_calls: AnsweredCalls,
+    ) -> Self {
+        Self {
+            server: *server,
+            tool_names,
+            written: JsonElements::default(),
+            closed_elements: None,
+            pending_reasoning: Vec::new(),
+            prefix: prefix.cloned().unwrap_or_default(),
+            answered_calls,
+            may_be_answered_later: false,
+        }
+    }
+
+    /// Adds an item to the input. `at` is one past the item's index in the history.
+    pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
+        self.push_item(item, model)?;
+        if self.pending_reasoning.is_empty() && !self.may_be_answered_later {
+            self.closed_elements = Some((at, self.written.0.len(), self.prefix.clone()));
+        }
+        Ok(())
+    }
+
+    fn push_item(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+        if std::mem::replace(&mut self.prefix.was_interrupted, item.interrupted) != item.interrupted
+        {
+            self.end_turn();
+        }
+        let data = handoff(item, PROVIDER_NAME, model).data();
+        match &item.kind {
+            ItemKind::User { content } => {
+                self.end_turn();
+                self.may_be_answered_later = false;
+                self.push_message("user", &content_parts(content))?;
+            }
+            ItemKind::System { text } => {
+                self.end_turn();
+                self.push_instruction(text)?;
+            }
+            ItemKind::Text { text } => self.push_text(text, data)?,
+            ItemKind::Reasoning { .. } => {
+                let thought = data
+                    .and_then(|data| Some((ReasoningItem::from_provider_data(data)?, &data.value)));
+                self.pending_reasoning.extend(thought);
+            }
+            ItemKind::ToolCall(call) => {
+                let issued_id = self.server.issued_call_id(item, PROVIDER_NAME);
+                self.push_call(call, issued_id, data)?;
+            }
+            ItemKind::ToolResult(result) => {
+                self.end_turn();
+                self.push_result(result)?;
+            }
+            // The API rejects a call without its answer.
+            ItemKind::Other if data.is_some_and(|data| self.answered_calls.leave_open(data)) => {
+                self.may_be_answered_later = true;
+            }
+            ItemKind::Other => {
+                if let Some(data) = data {
+                    self.flush_reasoning()?;
+                    self.written.push(&data.value)?;
+                }
+            }
+        }
+        if item.turn.is_some() {
+            self.end_turn();
+        }
+        Ok(())
+    }
+
+    /// Adds an instruction as a `developer` message.
+    pub(super) fn push_instruction(&mut self, text: &str) -> Result<(), Error> {
+        self.push_message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.written.0.is_empty()
+    }
+
+    pub(super) fn finish(self) -> JsonArray<EncodedPrefix> {
+        let mut array = JsonArray::new("input");
+        let mut elements = self.written;
+        if let Some((at, size, state)) = self.closed_elements {
+            let rest = elements.0.split_off(size.min(elements.0.len()));
+            array.closed_elements =
+                Some(ClosedElements { end_index: at, encoder_state: state, elements });
+            elements = JsonElements(rest);
+        }
+        array.remaining_elements = elements;
+        array
+    }
+
+    fn push_text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        let stored = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(stored.and_then(|stored| stored.into_message(text)), || {
+            let content = json!([{ "type": "output_text", "text": text }]);
+            json!({ "type": "message", "role": "assistant", "content": content })
+        })
+    }
+
+    fn push_call(
+        &mut self,
+        call: &ToolCall,
+        issued_id: Option<String>,
+        data: Option<&ProviderData>,
+    ) -> Result<(), Error> {
+        let id = self.prefix.issued_ids.call_id(call, issued_id);
+        let name = self.tool_names.sent_name(&call.name);
+        let arguments = arguments_as_object(call);
+        let stored = data.and_then(|data| self.linked_item(data));
+        self.push_linked_or_plain(stored.and_then(|stored| stored.into_call(&id, &name, &arguments)), || {
+            json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
+        })
+    }
+
+    /// Adds the pending reasoning and then `linked`, an item with its stored fields. If `linked` is
+    /// `None`, drops the pending reasoning and adds the item that `plain` returns.
+    fn push_linked_or_plain(
+        &mut self,
+        linked: Option<Box<RawValue>>,
+        plain: impl FnOnce() -> Value,
+    ) -> Result<(), Error> {
+        match linked {
+            Some(item) => {
+                self.flush_reasoning()?;
+                self.written.push(&item)
+            }
+            None => {
+                self.pending_reasoning.clear();
+                self.written.push(&plain())
+            }
+        }
+    }
+
+    fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
+        let output = match has_media(&result.content) {
+            true => content_parts(&result.content).into(),
+            false => json!(result_text(result)),
+        };
+        let id = self.prefix.issued_ids.result_id(&result.call_id);
+        self.written.push(&json!({
+            "type": "function_call_output",
+            "call_id": id,
+            "output": output,
+        }))
+    }
+
+    /// Returns an item's stored fields if they are linked to the preceding reasoning item. The API
+    /// rejects an item that is sent with an id but without the linked reasoning item.
+    fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
+        let stored = PassthroughItem::from_provider_data(data)?;
+        let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
+        let before = waiting.or(self.prefix.last_reasoning_id.as_deref());
+        (stored.after.as_deref() == before).then_some(stored)
+    }
+
+    fn flush_reasoning(&mut self) -> Result<(), Error> {
+        for (thought, item) in std::mem::take(&mut self.pending_reasoning) {
+            self.written.push(item)?;
+            self.prefix.last_reasoning_id = Some(thought.id().to_owned());
+        }
+        Ok(())
+    }
+
+    fn end_turn(&mut self) {
+        self.pending_reasoning.clear();
+        self.prefix.last_reasoning_id = None;
+    }
+
+    /// Adds a message, unless it is empty.
+    fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
+        match content {
+            [] => Ok(()),
+            content => {
+                self.written.push(&json!({ "type": "message", "role": role, "content": content }))
+            }
+        }
+    }
+}

@@ -1,0 +1,136 @@
+//! Encodes a request as a request body.
+
+mod blocks;
+mod cache;
+mod messages;
+mod options;
+
+use std::borrow::Cow;
+
+use serde::Serialize;
+
+use self::cache::{EncodedPrefix, EncodingKey};
+use self::messages::InputItems;
+use self::options::{
+    reasoning_options, refuse_unsupported, supports_reasoning, text_options, tool_choice,
+};
+use crate::error::Error;
+use crate::item::RawJson;
+use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::encode_context::EncodeContext;
+use crate::provider::codec::encoded_tools::encoded_tools;
+use crate::provider::codec::portable_values::ServerKind;
+use crate::provider::codec::schema::{rewrite_json, to_openai_parameters_schema};
+use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
+use crate::provider::wires::openai_responses::passthrough::PROVIDER_NAME;
+use crate::request::Request;
+
+/// Encodes the body of a request to the Responses API.
+///
+/// Nothing is stored on the server (`store` is false), so each request contains the complete input,
+/// including encrypted reasoning. The stable zone of the system prompt is sent as `instructions`,
+/// and system messages in the history are sent as `developer` messages. The volatile zone is sent
+/// as a `developer` message at the end, so that all preceding input remains a prefix of the next
+/// request's input.
+///
+/// Reasoning items and item ids are sent back either together or not at all, and only to the model
+/// that produced them. If a reasoning item is missing or would be the last item of its turn, the
+/// items linked to it are sent without ids. Other models receive only the text and the calls.
+///
+/// Encrypted reasoning is requested with `include`, unless the model's name indicates that the
+/// model does not support reasoning. Models without reasoning reject a request for encrypted
+/// reasoning. The elements of `include` in [`extra`](crate::request::Options::extra) are added; any
+/// value other than a list, such as `null`, replaces `include`.
+/// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
+/// automatically.
+///
+/// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
+/// `tool_search`, which searches them. Searches and their results are sent back exactly as
+/// received.
+///
+/// # Errors
+///
+/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
+/// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the API does not
+/// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
+/// nothing to send.
+pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    encode_for(request, model, ServerKind::Vendor)
+}
+
+/// Encodes a request for the vendor's own or a compatible server.
+pub(super) fn encode_for(
+    request: &Request,
+    model: &str,
+    server: ServerKind,
+) -> Result<Vec<u8>, Error> {
+    request.validate()?;
+    let options = &request.options;
+    refuse_unsupported(options)?;
+    let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
+    let names = &key.1;
+    let context: EncodeContext<EncodedPrefix, _> =
+        EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
+    let answered_calls = AnsweredCalls::of(context.peek_items_to_encode());
+    let mut input = InputItems::new(&key, context.encoder_state(), answered_calls);
+    for (at, item) in context.items_to_encode() {
+        input.push(item, at, model)?;
+    }
+    context.ensure_not_empty(input.is_empty(), "message")?;
+    input.push_instruction(context.volatile_system())?;
+    let functions = encoded_tools(&request.tools, PROVIDER_NAME, names.rule(), |_, tool| {
+        Ok(FunctionTool {
+            r#type: "function",
+            name: names.sent_name(&tool.name),
+            description: &tool.description,
+            parameters: rewrite_json(&tool.parameters, to_openai_parameters_schema)?,
+            strict: false,
+            defer_loading: tool.deferred,
+        })
+    })?;
+    let search: &[u8] = match request.tools.iter().any(|tool| tool.deferred) {
+        true => TOOL_SEARCH,
+        false => b"",
+    };
+    let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
+    let stable = context.stable_system();
+    let instructions = (!stable.is_empty()).then(|| stable.to_json());
+    let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
+    let body = ObjectWriter::for_request()
+        .set("model", model)
+        .set("stream", true)
+        .set("store", false)
+        .set_some("include", include)
+        .set_some("max_output_tokens", options.max_output_tokens)
+        .set_some("temperature", options.temperature)
+        .set_some("top_p", options.top_p)
+        .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
+        .set_some("text", text_options(&options.output)?)
+        .set_some("instructions", instructions);
+    let body = match request.tools.is_empty() {
+        true => body,
+        false => body.set_encoded("tools", &[b"[", search, &functions, b"]"]),
+    };
+    let body = body
+        .set_some("tool_choice", tool_choice(&options.tool_choice, names))
+        .set_some("parallel_tool_calls", options.parallel_tool_calls)
+        .set_some("metadata", metadata)
+        .set_some("safety_identifier", options.user.as_ref());
+    context.write_body(body, input.finish(), &options.extra)
+}
+
+/// The hosted tool that searches the deferred tools, followed by a comma,
+/// <https://developers.openai.com/api/docs/guides/tools-tool-search>.
+const TOOL_SEARCH: &[u8] = br#"{"type":"tool_search"},"#;
+
+#[derive(Serialize)]
+struct FunctionTool<'a> {
+    r#type: &'static str,
+    name: Cow<'a, str>,
+    description: &'a str,
+    parameters: Cow<'a, RawJson>,
+    /// Whether the schema is strict. The API's default, `true`, would change the schema.
+    strict: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    defer_loading: bool,
+}

@@ -1,0 +1,157 @@
+//! Provider data for the Responses API. An item's provider data contains the fields that are sent
+//! back to the model that wrote the item.
+//!
+//! Reasoning and provider-specific items are stored as a whole. For a message or a call, only the
+//! fields that the history item lacks are stored, in the form
+//! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::{RawValue, to_raw_value};
+
+use crate::item::{ProviderData, RawJson};
+use crate::provider::codec::lenient::{LenientList, LenientStr, deserialize_json};
+use crate::provider::codec::ordered_fields::OrderedFields;
+
+/// The name that identifies this API in provider data.
+pub(super) const PROVIDER_NAME: &str = "openai_responses";
+
+/// Returns whether a provider-specific item is only metadata that the server adds to its output.
+pub(in crate::provider) fn is_metadata(data: &ProviderData) -> bool {
+    data.provider == PROVIDER_NAME
+        && data.value.deserialize_as::<MessagePart<'_>>().is_ok_and(|item| {
+            matches!(item.r#type.or_empty(), "mcp_list_tools" | "additional_tools")
+        })
+}
+
+/// A part of a message or of a reasoning item.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct MessagePart<'a> {
+    pub(super) r#type: LenientStr<'a>,
+    pub(super) text: LenientStr<'a>,
+    pub(super) refusal: LenientStr<'a>,
+    pub(super) annotations: Option<&'a RawValue>,
+}
+
+/// The fields that are stored for a message or a call.
+#[derive(Serialize, Deserialize)]
+pub(super) struct PassthroughItem {
+    item: OrderedFields,
+    /// The id of the reasoning item that was written before this item. The API links the two items:
+    /// "Item … was provided without its required 'reasoning' item".
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<String>,
+}
+
+/// Returns the fields to store for a message. The message's content is included, unless it consists
+/// of a single text part without annotations.
+pub(super) fn message_data(
+    raw: &RawValue,
+    parts: &[MessagePart<'_>],
+    after: Option<&str>,
+) -> Option<RawJson> {
+    let mut item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    let is_plain = |part: &MessagePart<'_>| {
+        let annotations = part.annotations.map_or("[]", RawValue::get);
+        part.r#type.or_empty() == "output_text" && annotations == "[]"
+    };
+    let content =
+        item.get("content").map(RawValue::get).map(serde_json::from_str::<Vec<OrderedFields>>);
+    match content {
+        Some(Ok(content)) if parts.len() != 1 || !parts.iter().all(is_plain) => {
+            let without = |part: OrderedFields| part.without(&["logprobs"]);
+            let content: Vec<OrderedFields> = content.into_iter().map(without).collect();
+            item.set("content", to_raw_value(&content).ok()?);
+        }
+        _ => item = item.without(&["content"]),
+    }
+    passthrough_item_json(item, after)
+}
+
+/// Returns the fields to store for a call.
+pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
+    let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
+}
+
+fn passthrough_item_json(item: OrderedFields, after: Option<&str>) -> Option<RawJson> {
+    let text =
+        serde_json::to_string(&PassthroughItem { item, after: after.map(str::to_owned) }).ok()?;
+    RawJson::parse(&text).ok()
+}
+
+impl PassthroughItem {
+    pub(super) fn from_provider_data(data: &ProviderData) -> Option<Self> {
+        data.value.deserialize_as().ok()
+    }
+
+    /// Returns the message as it was received, with its text. Returns `None` if the history item's
+    /// text differs from the received text.
+    pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
+        let mut item = self.into_fields_of_type("message")?;
+        match item.get("content") {
+            None => {
+                let part =
+                    serde_json::json!({ "type": "output_text", "text": text, "annotations": [] });
+                item.set("content", to_raw_value(&[part]).ok()?);
+            }
+            Some(content) => {
+                let LenientList(parts) =
+                    serde_json::from_str::<LenientList<MessagePart<'_>>>(content.get()).ok()?;
+                let part_text = |part: &MessagePart<'_>| match part.r#type.or_empty() {
+                    "refusal" => part.refusal.or_empty().to_owned(),
+                    _ => part.text.or_empty().to_owned(),
+                };
+                if parts.iter().map(part_text).collect::<String>() != text {
+                    return None;
+                }
+            }
+        }
+        to_raw_value(&item).ok()
+    }
+
+    /// Returns the call with the given id, name and arguments.
+    pub(super) fn into_call(
+        self,
+        call_id: &str,
+        name: &str,
+        arguments: &str,
+    ) -> Option<Box<RawValue>> {
+        let mut item = self.into_fields_of_type("function_call")?;
+        for (field, value) in [("call_id", call_id), ("name", name), ("arguments", arguments)] {
+            item.set(field, to_raw_value(value).ok()?);
+        }
+        to_raw_value(&item).ok()
+    }
+
+    fn into_fields_of_type(self, wanted: &str) -> Option<OrderedFields> {
+        let kind = self.item.get("type")?;
+        (serde_json::from_str::<&str>(kind.get()).ok()? == wanted).then_some(self.item)
+    }
+}
+
+/// The fields that determine whether a reasoning item is sent. The server does not store items, so
+/// a reasoning item is useful only if it contains encrypted content or the plain reasoning text
+/// that some servers return.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+pub(super) struct ReasoningItem<'a> {
+    r#type: LenientStr<'a>,
+    id: LenientStr<'a>,
+    encrypted_content: LenientStr<'a>,
+    content: LenientList<MessagePart<'a>>,
+}
+
+impl<'a> ReasoningItem<'a> {
+    /// Parses a reasoning item. Returns `None` if the item cannot be sent.
+    pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
+        let thought: Self = data.value.deserialize_as().ok()?;
+        let means_something =
+            !thought.encrypted_content.or_empty().is_empty() || !thought.content.0.is_empty();
+        (thought.r#type.or_empty() == "reasoning" && means_something).then_some(thought)
+    }
+
+    pub(super) fn id(&self) -> &str {
+        self.id.or_empty()
+    }
+}
