@@ -5,6 +5,7 @@
 # - Each label that is used is defined, and each definition is used. A target is not a rustdoc path.
 # - In a crate's guide, links have labels. Its `links.md` contains the same labels and no others, except labels of files
 #   that rustdoc cannot link, which begin with `example-`, `test-` or `file-`.
+# - A file that the page on the architecture names exists.
 # - A code block has a language, and a Rust block of the README or the guide has no line that rustdoc hides.
 #
 # `run.sh FOLDER` checks another copy of the repository. `self_test.sh` checks that each kind of fault is detected.
@@ -42,6 +43,12 @@ for crate in crates/*/; do
     [ -f "${crate}README.md" ] || continue
     check "${crate}src/guide/" "${crate}README.md" "$crate"examples/**/README.md "$crate"src/guide/*.md
 done
+
+# The files that the page on the architecture names.
+while read -r file; do
+    [ -e "src/$file" ] || fault "src/guide/architecture.md: src/$file does not exist"
+    links=$((links + 1))
+done < <(grep -ohE '`[a-z_/]+\.rs`' src/guide/architecture.md 2>/dev/null | tr -d '`')
 
 if [ "$faults" -gt 0 ]; then
     echo "links: $faults faults among $links links in $pages files"
