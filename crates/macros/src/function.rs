@@ -1,13 +1,13 @@
 //! A function that becomes a tool.
 
 use proc_macro2::{Span, TokenStream};
-use quote::{format_ident, quote, quote_spanned};
+use quote::{ToTokens, format_ident, quote, quote_spanned};
 use syn::ext::IdentExt;
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
 use syn::{
-    Attribute, Expr, ExprLit, FnArg, Ident, Lit, Meta, Pat, PatType, ReturnType, Signature, Type,
-    TypePath, TypeReference,
+    Attribute, Expr, ExprLit, FnArg, Ident, Lifetime, Lit, Meta, Pat, PatType, Path, Receiver,
+    ReturnType, Signature, Type, TypeImplTrait, TypePath, TypeReference,
 };
 
 use crate::settings::{Settings, check_name};
@@ -15,11 +15,12 @@ use crate::settings::{Settings, check_name};
 /// A function that becomes a tool.
 pub(crate) struct ToolFunction {
     name: String,
-    description: String,
+    description: Description,
     parameters: Vec<Parameter>,
     settings: Settings,
     is_async: bool,
     function: Ident,
+    receiver: Option<StateReceiver>,
     /// Where the compiler reports that the output cannot be that of a tool.
     output: Span,
 }
@@ -45,6 +46,19 @@ enum DefaultValue {
     Expr(Box<Expr>),
 }
 
+enum Description {
+    Text(String),
+    /// An expression in `#[doc = …]`, such as `include_str!("…")`.
+    Expr(Box<Expr>),
+}
+
+/// How a method takes its state.
+#[derive(Clone, Copy)]
+enum StateReceiver {
+    Reference,
+    Arc,
+}
+
 /// Where the function of a tool stands.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum Place {
@@ -54,14 +68,14 @@ pub(crate) enum Place {
 }
 
 impl ToolFunction {
-    /// Reads a function, and removes the attributes of its parameters that are meant for the tool.
+    /// Reads a function.
     pub(crate) fn read(
         attributes: &[Attribute],
-        signature: &mut Signature,
+        signature: &Signature,
         settings: Settings,
         place: Place,
     ) -> syn::Result<Self> {
-        check_signature(signature, place)?;
+        let receiver = check_signature(signature, place)?;
         let name = match &settings.name {
             Some(name) => name.value(),
             None => signature.ident.unraw().to_string(),
@@ -70,25 +84,28 @@ impl ToolFunction {
             let message = format!("{message}; `#[tool(name = \"…\")]` sets another name");
             syn::Error::new(signature.ident.span(), message)
         })?;
-        let description = docs(attributes);
-        if description.is_empty() {
-            let message = "a tool needs a doc comment, which tells the model what the tool does";
-            return Err(syn::Error::new(signature.ident.span(), message));
-        }
-        let typed = signature.inputs.iter_mut().filter_map(|input| match input {
+        let description = Description::read(attributes, &signature.ident)?;
+        let typed = signature.inputs.iter().filter_map(|input| match input {
             FnArg::Typed(parameter) => Some(parameter),
             FnArg::Receiver(_) => None,
         });
-        let parameters = typed.map(Parameter::read).collect::<syn::Result<Vec<_>>>()?;
-        let contexts = parameters.iter().filter(|it| matches!(it, Parameter::Context { .. }));
-        if contexts.count() > 1 {
+        let (mut parameters, mut errors) = (Vec::new(), Errors::default());
+        for parameter in typed {
+            parameters.extend(errors.add(Parameter::read(parameter)));
+        }
+        let is_context = |parameter: &&Parameter| matches!(parameter, Parameter::Context { .. });
+        if parameters.iter().filter(is_context).count() > 1 {
             let message = "a tool has one context; remove the second `ToolContext`";
-            return Err(syn::Error::new(signature.inputs.span(), message));
+            errors.push(syn::Error::new_spanned(&signature.inputs, message));
         }
         let output = match &signature.output {
             ReturnType::Default => signature.ident.span(),
-            ReturnType::Type(_, output) => output.span(),
+            ReturnType::Type(_, output) => {
+                errors.add(check_output(output));
+                output.span()
+            }
         };
+        errors.finish()?;
         Ok(Self {
             name,
             description,
@@ -96,12 +113,14 @@ impl ToolFunction {
             settings,
             is_async: signature.asyncness.is_some(),
             function: signature.ident.clone(),
+            receiver,
             output,
         })
     }
 
-    /// The expression that creates the tool. The function of a method belongs to `state`, an `Arc`.
-    pub(crate) fn tool(&self, state: Option<&Ident>) -> TokenStream {
+    /// Returns the expression that creates the tool. `state` is the variable with the `Arc` that
+    /// methods belong to.
+    pub(crate) fn tool(&self, state: &Ident) -> TokenStream {
         let (args, cx) =
             (Ident::new("args", Span::mixed_site()), Ident::new("cx", Span::mixed_site()));
         let passed = self.parameters.iter().map(|parameter| match parameter {
@@ -113,30 +132,28 @@ impl ToolFunction {
             Parameter::Context { is_reference: false } => quote!(#cx),
         });
         let function = &self.function;
-        let function = match state {
-            Some(state) => quote!(#state.#function),
-            None => quote!(#function),
+        // A method of `Arc`, such as `clone`, is not meant.
+        let call = match self.receiver {
+            None => quote!(#function(#(#passed),*)),
+            Some(StateReceiver::Reference) => quote!(Self::#function(&#state, #(#passed),*)),
+            Some(StateReceiver::Arc) => quote!(Self::#function(#state, #(#passed),*)),
         };
-        let call = quote!(#function(#(#passed),*));
         let call = if self.is_async { quote!(#call.await) } else { call };
-        let cloned = state.map(|state| quote!(let #state = ::std::sync::Arc::clone(&#state);));
+        let cloned = self.receiver.map(|_| quote!(let #state = ::std::sync::Arc::clone(&#state);));
         let arguments = self.arguments();
         let pattern = match &arguments {
-            Some(_) => quote!(#args: Arguments),
+            Some(_) => quote!(#args: __Arguments),
             None => quote!(()),
         };
         let takes_context =
             self.parameters.iter().any(|it| matches!(it, Parameter::Context { .. }));
         let cx = if takes_context { quote!(#cx) } else { quote!(_) };
-        let run = quote! {
-            move |#pattern, #cx| {
-                #cloned
-                async move { #call }
-            }
-        };
         let (name, description, calls) = (&self.name, &self.description, &self.settings.calls);
         let new = quote_spanned! { self.output =>
-            ::turnstream::Tool::new(#name, #description, #run)
+            ::turnstream::Tool::new(#name, #description, move |#pattern, #cx| {
+                #cloned
+                async move { #call }
+            })
         };
         quote! {
             {
@@ -164,9 +181,10 @@ impl ToolFunction {
                 ::turnstream::__macros::serde::Deserialize,
                 ::turnstream::__macros::schemars::JsonSchema,
             )]
-            #[serde(crate = "::turnstream::__macros::serde")]
+            #[serde(crate = "::turnstream::__macros::serde", expecting = "an object")]
             #[schemars(crate = "::turnstream::__macros::schemars")]
-            struct Arguments {
+            #[allow(deprecated, non_snake_case)]
+            struct __Arguments {
                 #(#fields,)*
             }
             #(#defaults)*
@@ -175,8 +193,8 @@ impl ToolFunction {
 }
 
 impl Parameter {
-    fn read(parameter: &mut PatType) -> syn::Result<Self> {
-        if let Some(is_reference) = context_type(&parameter.ty) {
+    fn read(parameter: &PatType) -> syn::Result<Self> {
+        if let Some(is_reference) = context_type(&parameter.ty)? {
             return Ok(Self::Context { is_reference });
         }
         let name = match &*parameter.pat {
@@ -185,28 +203,31 @@ impl Parameter {
             }
             Pat::Wild(wild) => {
                 let message = "the name of a parameter tells the model what to write; replace `_`";
-                return Err(syn::Error::new(wild.span(), message));
+                return Err(syn::Error::new_spanned(wild, message));
             }
             other => {
                 let message = "the parameter of a tool is a name, which the model reads; take the \
                                value apart inside the function";
-                return Err(syn::Error::new(other.span(), message));
+                return Err(syn::Error::new_spanned(other, message));
             }
         };
         check_type(&parameter.ty)?;
         let mut default = None;
         let mut attributes = Vec::new();
-        let mut others = Vec::new();
-        for attribute in parameter.attrs.drain(..) {
+        for attribute in &parameter.attrs {
             if attribute.path().is_ident("default") {
-                default = Some(DefaultValue::read(&attribute)?);
-            } else if ["doc", "serde", "schemars"].iter().any(|it| attribute.path().is_ident(it)) {
-                attributes.push(attribute);
-            } else {
-                others.push(attribute);
+                if default.is_some() {
+                    let message = "the default is given twice";
+                    return Err(syn::Error::new_spanned(attribute, message));
+                }
+                default = Some(DefaultValue::read(attribute)?);
+            } else if attribute.path().is_ident("cfg") {
+                let message = "a parameter cannot have `#[cfg]`; the function can";
+                return Err(syn::Error::new_spanned(attribute, message));
+            } else if is_of_field(attribute) {
+                attributes.push(attribute.clone());
             }
         }
-        parameter.attrs = others;
         let of_type = (*parameter.ty).clone();
         Ok(Self::Argument(Box::new(Argument { name, of_type, attributes, default })))
     }
@@ -227,7 +248,7 @@ impl Argument {
     }
 
     fn default_name(&self) -> Ident {
-        format_ident!("default_{}", self.name.unraw(), span = Span::call_site())
+        format_ident!("__default_{}", self.name.unraw(), span = Span::call_site())
     }
 
     fn default_function(&self) -> Option<TokenStream> {
@@ -239,118 +260,281 @@ impl Argument {
             }
             value => quote!(#value),
         };
-        Some(quote!(fn #name() -> #of_type { #value }))
+        Some(quote!(#[allow(deprecated)] fn #name() -> #of_type { #value }))
     }
 }
 
 impl DefaultValue {
     fn read(attribute: &Attribute) -> syn::Result<Self> {
-        Ok(match &attribute.meta {
-            Meta::Path(_) => Self::OfType,
-            Meta::List(list) => Self::Expr(Box::new(list.parse_args()?)),
-            Meta::NameValue(value) => Self::Expr(Box::new(value.value.clone())),
-        })
+        let value: Expr = match &attribute.meta {
+            Meta::Path(_) => return Ok(Self::OfType),
+            Meta::List(list) => list.parse_args()?,
+            Meta::NameValue(value) => value.value.clone(),
+        };
+        let mut checks = TypeChecks::default();
+        checks.visit_expr(&value);
+        checks.errors.finish()?;
+        Ok(Self::Expr(Box::new(value)))
     }
 }
 
-fn check_signature(signature: &Signature, place: Place) -> syn::Result<()> {
-    let fail = |span: Span, message: &str| Err(syn::Error::new(span, message));
+impl Description {
+    fn read(attributes: &[Attribute], name: &Ident) -> syn::Result<Self> {
+        let docs = attributes.iter().filter_map(|attribute| match &attribute.meta {
+            Meta::NameValue(doc) if doc.path.is_ident("doc") => Some(&doc.value),
+            _ => None,
+        });
+        let mut lines = Vec::new();
+        for doc in docs {
+            match doc {
+                Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => {
+                    lines.extend(doc_lines(&text.value()));
+                }
+                // The text of a file, for example.
+                expr if lines.is_empty() => return Ok(Self::Expr(Box::new(expr.clone()))),
+                expr => {
+                    let message = "the description of a tool is a doc comment or one expression";
+                    return Err(syn::Error::new_spanned(expr, message));
+                }
+            }
+        }
+        let text = lines.join("\n").trim().to_owned();
+        if text.is_empty() {
+            let message = "a tool needs a doc comment, which tells the model what the tool does";
+            return Err(syn::Error::new(name.span(), message));
+        }
+        Ok(Self::Text(text))
+    }
+}
+
+impl ToTokens for Description {
+    fn to_tokens(&self, tokens: &mut TokenStream) {
+        match self {
+            Self::Text(text) => text.to_tokens(tokens),
+            Self::Expr(expr) => expr.to_tokens(tokens),
+        }
+    }
+}
+
+/// Returns the lines of a doc comment, without the space and the star with which they begin.
+fn doc_lines(text: &str) -> Vec<String> {
+    let is_block = text.contains('\n');
+    let line = |line: &str| {
+        let line = match is_block {
+            true => line.trim_start().strip_prefix('*').unwrap_or(line),
+            false => line,
+        };
+        line.strip_prefix(' ').unwrap_or(line).trim_end().to_owned()
+    };
+    text.split('\n').map(line).collect()
+}
+
+/// Returns whether an attribute of a parameter is one of its field.
+fn is_of_field(attribute: &Attribute) -> bool {
+    ["doc", "serde", "schemars"].iter().any(|name| attribute.path().is_ident(name))
+}
+
+/// Removes the attributes of parameters that are meant for the tool.
+pub(crate) fn remove_attributes(signature: &mut Signature) {
+    for input in &mut signature.inputs {
+        if let FnArg::Typed(parameter) = input {
+            parameter.attrs.retain(|it| !is_of_field(it) && !it.path().is_ident("default"));
+        }
+    }
+}
+
+/// The errors of several parts, which are reported together.
+#[derive(Default)]
+pub(crate) struct Errors(Option<syn::Error>);
+
+impl Errors {
+    pub(crate) fn push(&mut self, error: syn::Error) {
+        match &mut self.0 {
+            Some(first) => first.combine(error),
+            None => self.0 = Some(error),
+        }
+    }
+
+    /// Returns the value of a part, or keeps its error.
+    pub(crate) fn add<T>(&mut self, part: syn::Result<T>) -> Option<T> {
+        part.map_err(|error| self.push(error)).ok()
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_none()
+    }
+
+    pub(crate) fn finish(self) -> syn::Result<()> {
+        self.0.map_or(Ok(()), Err)
+    }
+}
+
+/// Checks whether a function with this signature can be a tool. Returns how a method takes its
+/// state.
+fn check_signature(signature: &Signature, place: Place) -> syn::Result<Option<StateReceiver>> {
+    let fail = |part: &dyn ToTokens, message: &str| Err(syn::Error::new_spanned(part, message));
     if let Some(token) = signature.constness {
-        return fail(token.span, "a tool is not a `const fn`");
+        return fail(&token, "a tool is not a `const fn`");
     }
     if let Some(token) = signature.unsafety {
-        return fail(token.span, "a tool is not an `unsafe fn`, since a model calls it");
+        return fail(&token, "a tool is not an `unsafe fn`, since a model calls it");
     }
     if let Some(abi) = &signature.abi {
-        return fail(abi.span(), "a tool is not an `extern fn`");
+        return fail(abi, "a tool is not an `extern fn`");
     }
-    if !signature.generics.params.is_empty() {
-        let message = "a tool has no type parameters and no lifetimes, since its schema describes \
-                       one type for each argument";
-        return fail(signature.generics.span(), message);
+    let generics = &signature.generics;
+    if generics.type_params().next().is_some() || generics.const_params().next().is_some() {
+        let message = "a tool has no type parameters, since its schema describes one type for \
+                       each argument";
+        return fail(generics, message);
     }
-    let receiver = signature.receiver();
-    match (place, receiver) {
+    if generics.lt_token.is_some() {
+        return fail(generics, "a tool has no named lifetimes; remove them");
+    }
+    match (place, signature.receiver()) {
+        (Place::Free, None) => Ok(None),
         (Place::Free, Some(receiver)) => {
             let message =
                 "`#[tool]` is for functions without `self`; put `#[tools]` on the `impl` block";
-            fail(receiver.span(), message)
+            fail(receiver, message)
         }
-        (Place::Impl, Some(receiver)) if receiver.mutability.is_some() => {
-            let message = "calls may run at the same time, so a tool takes `&self`; state that \
-                           changes can be in a `Mutex`";
-            fail(receiver.span(), message)
-        }
-        (Place::Impl, Some(receiver)) if receiver.reference.is_none() => {
-            fail(receiver.span(), "a tool can be called again and again, so it takes `&self`")
-        }
-        (Place::Free, None) | (Place::Impl, Some(_)) => Ok(()),
+        (Place::Impl, Some(receiver)) => match state_receiver(receiver) {
+            Some(taken) => Ok(Some(taken)),
+            None if is_mutable(receiver) => {
+                let message = "calls may run at the same time, so a tool takes `&self`; state that \
+                               changes can be in a `Mutex`";
+                fail(receiver, message)
+            }
+            None => fail(receiver, "a tool can be called again and again, so it takes `&self`"),
+        },
         (Place::Impl, None) => {
             let message = "a tool of an `impl` block takes `&self`; a function without it is a \
                            tool with `#[tool]`, outside the block";
-            fail(signature.ident.span(), message)
+            fail(&signature.ident, message)
         }
     }
 }
 
-/// Returns whether the type is a reference to the context of a call, or `None` if it is another
-/// type.
-fn context_type(of_type: &Type) -> Option<bool> {
-    let is_context = |path: &TypePath| {
-        path.path.segments.last().is_some_and(|segment| segment.ident == "ToolContext")
-    };
-    match of_type {
-        Type::Path(path) if is_context(path) => Some(false),
-        Type::Reference(TypeReference { elem, mutability: None, .. }) => match &**elem {
-            Type::Path(path) if is_context(path) => Some(true),
-            _ => None,
-        },
+/// Returns how a method takes its state, or `None` if a tool cannot take it so.
+fn state_receiver(receiver: &Receiver) -> Option<StateReceiver> {
+    match &*receiver.ty {
+        Type::Reference(TypeReference { mutability: None, elem, .. }) => {
+            matches!(&**elem, Type::Path(it) if it.path.is_ident("Self"))
+                .then_some(StateReceiver::Reference)
+        }
+        Type::Path(it) => {
+            let is_arc = it.path.segments.last().is_some_and(|segment| segment.ident == "Arc");
+            is_arc.then_some(StateReceiver::Arc)
+        }
         _ => None,
+    }
+}
+
+fn is_mutable(receiver: &Receiver) -> bool {
+    matches!(&*receiver.ty, Type::Reference(TypeReference { mutability: Some(_), .. }))
+}
+
+/// Returns whether a type is a reference to the context of a call, or `None` if it is another type.
+fn context_type(of_type: &Type) -> syn::Result<Option<bool>> {
+    let is_context = |of_type: &Type| match of_type {
+        Type::Path(TypePath { path: Path { segments, .. }, .. }) => {
+            segments.last().is_some_and(|segment| segment.ident == "ToolContext")
+        }
+        _ => false,
+    };
+    Ok(match without_groups(of_type) {
+        Type::Reference(TypeReference { elem, mutability, .. })
+            if is_context(without_groups(elem)) =>
+        {
+            if mutability.is_some() {
+                let message = "a tool takes `ToolContext` or `&ToolContext`";
+                return Err(syn::Error::new_spanned(of_type, message));
+            }
+            Some(true)
+        }
+        of_type if is_context(of_type) => Some(false),
+        _ => None,
+    })
+}
+
+/// Removes the groups that other macros put around a type.
+fn without_groups(of_type: &Type) -> &Type {
+    match of_type {
+        Type::Group(group) => without_groups(&group.elem),
+        Type::Paren(group) => without_groups(&group.elem),
+        of_type => of_type,
+    }
+}
+
+/// Finds the parts of a type, or of a default value, that an argument cannot have.
+#[derive(Default)]
+struct TypeChecks {
+    errors: Errors,
+}
+
+impl Visit<'_> for TypeChecks {
+    fn visit_type_reference(&mut self, reference: &TypeReference) {
+        let message = "the value of a parameter is read from the model's JSON, so it cannot be a \
+                       reference; take an owned value, such as `String` (the context has the type \
+                       `&ToolContext`, by this name)";
+        self.errors.push(syn::Error::new_spanned(reference, message));
+    }
+
+    fn visit_type_impl_trait(&mut self, of_type: &TypeImplTrait) {
+        let message = "the schema describes one type for each argument, so a parameter cannot be \
+                       `impl Trait`";
+        self.errors.push(syn::Error::new_spanned(of_type, message));
+    }
+
+    fn visit_path(&mut self, path: &Path) {
+        if path.segments.first().is_some_and(|segment| segment.ident == "Self") {
+            let message = "write the name of the type in place of `Self`";
+            self.errors.push(syn::Error::new_spanned(path, message));
+        }
+        visit::visit_path(self, path);
     }
 }
 
 fn check_type(of_type: &Type) -> syn::Result<()> {
-    struct Checks(Option<syn::Error>);
+    let mut checks = TypeChecks::default();
+    checks.visit_type(of_type);
+    checks.errors.finish()
+}
+
+/// Finds references in the type of an output.
+struct OutputChecks(Errors);
+
+impl Visit<'_> for OutputChecks {
+    fn visit_type_reference(&mut self, reference: &TypeReference) {
+        if reference.lifetime.as_ref().is_none_or(|lifetime| lifetime.ident != "static") {
+            let message = "the output of a tool outlives the call, so it cannot be a reference; \
+                           return an owned value, such as `String`";
+            self.0.push(syn::Error::new_spanned(reference, message));
+        }
+    }
+}
+
+fn check_output(output: &Type) -> syn::Result<()> {
+    let mut checks = OutputChecks(Errors::default());
+    checks.visit_type(output);
+    checks.0.finish()
+}
+
+/// Finds a named lifetime in the type of a state.
+pub(crate) fn check_state(of_type: &Type) -> syn::Result<()> {
+    struct Checks(Errors);
 
     impl Visit<'_> for Checks {
-        fn visit_type_reference(&mut self, reference: &TypeReference) {
-            let message = "the value of a parameter is read from the model's JSON, so it cannot be \
-                           a reference; take an owned value, such as `String`";
-            self.0.get_or_insert_with(|| syn::Error::new(reference.span(), message));
-        }
-
-        fn visit_type_impl_trait(&mut self, of_type: &syn::TypeImplTrait) {
-            let message = "the schema describes one type for each argument, so a parameter cannot \
-                           be `impl Trait`";
-            self.0.get_or_insert_with(|| syn::Error::new(of_type.span(), message));
-        }
-
-        fn visit_type_path(&mut self, path: &TypePath) {
-            if path.path.is_ident("Self") {
-                let message = "write the name of the type in place of `Self`";
-                self.0.get_or_insert_with(|| syn::Error::new(path.span(), message));
+        fn visit_lifetime(&mut self, lifetime: &Lifetime) {
+            if lifetime.ident != "static" {
+                let message = "calls may outlive the value that they belong to, so its type has no \
+                               lifetime but `'static`";
+                self.0.push(syn::Error::new_spanned(lifetime, message));
             }
-            visit::visit_type_path(self, path);
         }
     }
 
-    let mut checks = Checks(None);
+    let mut checks = Checks(Errors::default());
     checks.visit_type(of_type);
-    checks.0.map_or(Ok(()), Err)
-}
-
-/// Returns the text of the doc comment.
-fn docs(attributes: &[Attribute]) -> String {
-    let lines = attributes.iter().filter_map(|attribute| match &attribute.meta {
-        Meta::NameValue(it) if it.path.is_ident("doc") => match &it.value {
-            Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) => Some(text.value()),
-            _ => None,
-        },
-        _ => None,
-    });
-    let lines: Vec<String> = lines
-        .flat_map(|text| text.split('\n').map(str::to_owned).collect::<Vec<_>>())
-        .map(|line| line.strip_prefix(' ').unwrap_or(&line).trim_end().to_owned())
-        .collect();
-    lines.join("\n").trim().to_owned()
+    checks.0.finish()
 }

@@ -49,6 +49,9 @@ impl Settings {
             "rationale" => quote!(.with_rationale()),
             "requires_approval" => quote!(.requires_approval()),
             "running_sub_agents" => quote!(.running_sub_agents()),
+            "description" => {
+                return Err(meta.error("the doc comment of the function is the description"));
+            }
             "read_only" => {
                 return Err(
                     meta.error("a tool that only reads is `idempotent`, and has `dry_run_support`")
@@ -56,6 +59,9 @@ impl Settings {
             }
             _ => return Err(meta.error(unknown())),
         };
+        if meta.input.peek(syn::Token![=]) {
+            return Err(meta.error(format!("`{name}` takes no value")));
+        }
         self.calls.extend(call);
         self.given.push(name);
         Ok(())

@@ -205,3 +205,78 @@ async fn tools_of_one_value_share_it() {
     assert_eq!(call(find, json!({ "word": "buy" })).await, "buy milk, buy tea");
     assert_eq!(notes.find("tea".to_owned()), "buy tea");
 }
+
+#[derive(Debug, Deserialize, JsonSchema)]
+struct Arguments {
+    words: Vec<String>,
+}
+
+fn default_limit() -> u32 {
+    3
+}
+
+/** Counts words,
+ * at most a number of them.
+ */
+#[tool]
+fn count(arguments: Arguments, #[default = default_limit()] mut limit: u32) -> u32 {
+    limit = limit.min(u32::try_from(arguments.words.len()).unwrap());
+    limit
+}
+
+#[tokio::test]
+async fn names_of_the_program_do_not_collide_with_those_of_the_macro() {
+    assert_eq!(count_tool().spec().description, "Counts words,\nat most a number of them.");
+    let arguments = json!({ "arguments": { "words": ["a", "b", "c", "d"] } });
+    assert_eq!(call(count_tool(), arguments).await, "3");
+}
+
+struct Repository(String);
+
+trait Status {
+    fn status(&self) -> String {
+        "of the trait".to_owned()
+    }
+}
+
+impl<T> Status for T {}
+
+#[tools]
+impl Repository {
+    /// Clones the repository.
+    #[tool]
+    async fn clone(&self, url: String) -> String {
+        format!("{} of {url}", self.0)
+    }
+
+    /// Returns the state.
+    #[tool]
+    fn status(self: Arc<Self>) -> String {
+        format!("{}: clean", self.0)
+    }
+}
+
+#[tokio::test]
+async fn a_method_is_called_even_if_an_arc_has_another_one_of_its_name() {
+    let repository = Arc::new(Repository("clone".to_owned()));
+    assert_eq!(Status::status(&repository), "of the trait");
+    let tools = repository.tools();
+    let [clone, status] = <[Tool; 2]>::try_from(tools).unwrap();
+    assert_eq!(call(clone, json!({ "url": "here" })).await, "clone of here");
+    assert_eq!(call(status, json!({})).await, "clone: clean");
+}
+
+#[tokio::test]
+async fn arguments_that_are_no_object_are_refused_without_a_name_of_the_macro() {
+    let result = call(count_tool(), json!([])).await;
+    assert!(!result.contains("__Arguments"), "{result}");
+}
+
+#[doc = include_str!("description.txt")]
+#[tool]
+fn described() {}
+
+#[test]
+fn the_description_can_be_in_a_file() {
+    assert_eq!(described_tool().spec().description.trim_end(), "From a file.");
+}
