@@ -1,4 +1,5 @@
 //! Runs the calls in a turn.
+#![doc = include_str!("tool_run.md")]
 
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
@@ -571,3 +572,6 @@ impl_debug!(
     waiting = it.admission.awaiting_verdict().count(),
     ended = (it.stage == RunStage::Over),
 );
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+use std::mem;
+use std::sync::Mutex;
+use std::task::Waker;
+
+use futures::stream;
+use serde_json::json;
+
+use super::*;
+use crate::env::transitions::{self, Machine};
+use crate::request::ToolSpec;
+use crate::tool::run::call_journal::CallStart;
+use crate::tool::{PreparedCall, Tool, ToolHandler, ToolUpdate};
+use crate::turn::{StopReason, TurnBuilder, TurnEvent};
+
+/// What surrounds a run with a single call, and what the run has done since the last input.
+#[derive(Default)]
+struct Surroundings {
+    /// The input that is applied in the current poll.
+    input: String,
+    is_tool_running: bool,
+    /// The journal's or the recording's question that has no answer yet.
+    asked: Option<Question>,
+    /// The waker of whatever waits for the next input.
+    waker: Option<Waker>,
+    effects: Vec<&'static str>,
+}
+
+#[derive(Clone, Copy, PartialEq)]
+enum Question {
+    Begin,
+    Start,
+    Stored,
+}
+
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Surroundings>>);
+
+impl Shared {
+    fn with<T>(&self, access: impl FnOnce(&mut Surroundings) -> T) -> T {
+        access(&mut self.0.lock().unwrap())
+    }
+
+    fn note(&self, effect: &'static str) {
+        self.with(|it| it.effects.push(effect));
+    }
+
+    /// Answers a question with the current input, if it is an answer to this question.
+    fn answer<T>(
+        &self,
+        question: Question,
+        cx: &Context<'_>,
+        answer: impl FnOnce(&str) -> Option<T>,
+    ) -> Poll<T> {
+        self.with(|it| {
+            it.waker = Some(cx.waker().clone());
+            let answer = answer(&it.input);
+            it.asked = answer.is_none().then_some(question);
+            answer.map_or(Poll::Pending, Poll::Ready)
+        })
+    }
+}
+
+struct TestTool(ToolSpec, Shared);
+
+impl ToolHandler for TestTool {
+    fn spec(&self) -> &ToolSpec {
+        &self.0
+    }
+
+    fn prepare(&self, _: &str) -> Result<PreparedCall, String> {
+        let shared = self.1.clone();
+        Ok(PreparedCall::new(move |_| Box::pin(Updates::new(shared))))
+    }
+}
+
+struct Updates(Shared);
+
+impl Updates {
+    fn new(shared: Shared) -> Self {
+        shared.with(|it| it.is_tool_running = true);
+        Self(shared)
+    }
+}
+
+impl Stream for Updates {
+    type Item = ToolUpdate;
+
+    fn poll_next(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolUpdate>> {
+        self.0.with(|it| it.waker = Some(cx.waker().clone()));
+        match &*self.0.with(|it| mem::take(&mut it.input)) {
+            "the tool returns" => Poll::Ready(Some(ToolUpdate::output("done"))),
+            "the tool reports progress" => Poll::Ready(Some(ToolUpdate::progress(&1))),
+            "the tool reports progress, and the policy fails" => {
+                Poll::Ready(Some(ToolUpdate::progress(&2)))
+            }
+            _ => Poll::Pending,
+        }
+    }
+}
+
+impl Drop for Updates {
+    fn drop(&mut self) {
+        self.0.with(|it| it.is_tool_running = false);
+    }
+}
+
+/// A policy that fails at the progress `2`.
+struct TestPolicy;
+
+impl ToolPolicy for TestPolicy {
+    fn redact_progress(&mut self, _: &ToolCall, data: &mut RawJson) -> Result<(), Error> {
+        match data.as_str() {
+            "2" => Err(Error::new(ErrorKind::Hook, "the policy failed")),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl CallJournal for Shared {
+    fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin> {
+        self.answer(Question::Begin, cx, |input| {
+            Some(match input {
+                "the journal lets the calls run" => CallsBegin::Live(Vec::new()),
+                "the journal has the calls' results" => CallsBegin::Saved(saved_calls()),
+                "the journal has the events before an early end" => {
+                    let (call_id, name) = ("c".to_owned(), "t".to_owned());
+                    let data = json!(1).into();
+                    let progress = ToolEvent::Progress { call_id, name, data };
+                    CallsBegin::Ended(vec![Event::Tool(progress)])
+                }
+                _ => return None,
+            })
+        })
+    }
+
+    fn announce(&self, _: &ToolCall, _: &Tool) {
+        self.note("announces");
+    }
+
+    fn on_idle(&self) {
+        self.note("idle");
+    }
+
+    fn has_result(&self, _: &str) -> bool {
+        false
+    }
+
+    fn poll_start(&self, _: &str, cx: &mut Context<'_>) -> Poll<CallStart> {
+        self.answer(Question::Start, cx, |input| {
+            Some(match input {
+                "the journal lets the call start" => CallStart::Run,
+                "the journal has the call's result" => CallStart::Result(result()),
+                "the journal has lost the call" => CallStart::Interrupted,
+                _ => return None,
+            })
+        })
+    }
+
+    fn end(&self, _: &str) {}
+
+    fn on_repeated(&self) {
+        self.note("repeated");
+    }
+
+    fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()> {
+        let is_stored = |input: &str| (input == "the journal has stored the results").then_some(());
+        self.answer(Question::Stored, cx, is_stored)
+    }
+}
+
+fn result() -> ToolResult {
+    let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
+    ToolResult::for_call(&call, ResultKind::Ok, "done")
+}
+
+fn saved_calls() -> SavedCalls {
+    let events = vec![Event::Tool(ToolEvent::Output(result()))];
+    SavedCalls { events, ..SavedCalls::default() }
+}
+
+/// A run with a single call, and what surrounds it.
+struct RunMachine {
+    run: Option<ToolRun>,
+    shared: Shared,
+    is_new: bool,
+    is_recorded: bool,
+}
+
+impl RunMachine {
+    fn new() -> Self {
+        let shared = Shared::default();
+        let spec = ToolSpec::new("t", "", json!({ "type": "object" }));
+        let toolkit = Toolkit::new([Tool::from_handler(TestTool(spec, shared.clone()))]);
+        let mut turn = TurnBuilder::new();
+        let (call_id, name) = ("c".to_owned(), "t".to_owned());
+        turn.absorb(TurnEvent::ToolCallStart { call_id: call_id.clone(), name });
+        turn.absorb(TurnEvent::ToolCallEnd { call_id });
+        turn.stop(StopReason::ToolCalls, "");
+        turn.complete().unwrap();
+        let turn = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
+            TurnEvent::TurnComplete { turn } => Some(turn),
+            _ => None,
+        });
+        let saved = shared.clone();
+        let run = toolkit.run(&History::empty("h"), &turn.unwrap()).with_policy(TestPolicy);
+        let run = run.on_complete(move |_| saved.note("saves"));
+        Self { run: Some(run), shared, is_new: true, is_recorded: false }
+    }
+
+    fn poll(&mut self) {
+        self.is_new = false;
+        let was_running = self.shared.with(|it| it.is_tool_running);
+        self.shared.with(|it| it.waker.take()).into_iter().for_each(Waker::wake);
+        let polled = self.run.as_mut().unwrap();
+        match polled.poll_next_unpin(&mut Context::from_waker(Waker::noop())) {
+            Poll::Pending => {}
+            Poll::Ready(None) => self.shared.note("ends"),
+            Poll::Ready(Some(event)) => self.shared.note(match event {
+                ToolEvent::Started { .. } => "starts the call",
+                ToolEvent::Progress { .. } => "progress",
+                ToolEvent::Output(result) if result.kind == ResultKind::Interrupted => {
+                    "interrupted"
+                }
+                ToolEvent::Output(_) => "result",
+                _ => "another event",
+            }),
+        }
+        let has_result = self.run.as_ref().unwrap().result_collector.has_result("c");
+        if was_running && !has_result && !self.shared.with(|it| it.is_tool_running) {
+            self.shared.note("drops the call");
+        }
+    }
+}
+
+impl Machine for RunMachine {
+    fn state(&self) -> String {
+        let run = self.run.as_ref().unwrap();
+        let (is_running, asked) = self.shared.with(|it| (it.is_tool_running, it.asked));
+        let (error, has_result) =
+            (run.result_collector.error(), run.result_collector.has_result("c"));
+        let state = match (run.stage, &run.replayed, &run.turn_calls.journal) {
+            (RunStage::Over, _, _) => "over",
+            (RunStage::AwaitsBegin, _, _) => "awaiting the journal",
+            (RunStage::AwaitsKept, _, _) => "storing the results",
+            (_, Some(_), Some(_)) if has_result => "repeating stored calls",
+            (_, Some(_), Some(_)) => "ending early",
+            (_, Some(_), None) if self.is_recorded => "replaying",
+            (_, Some(_), None) if has_result => "saved calls repeated",
+            (_, Some(_), None) => "repeating saved calls",
+            (_, None, None) if self.is_new => "new",
+            (_, None, None) => match (error, has_result) {
+                (Some(_), _) => "failed",
+                (None, true) => "answered",
+                (None, false) => "running",
+            },
+            (_, None, Some(_)) => match (error, has_result) {
+                (Some(_), _) => "failed under a journal",
+                (None, true) => "answered under a journal",
+                (None, false) if is_running => "running under a journal",
+                (None, false) if asked.is_some() => "awaiting the call's start",
+                (None, false) => "call announced",
+            },
+        };
+        state.to_owned()
+    }
+
+    fn apply(&mut self, input: &str) -> String {
+        let shared = self.shared.clone();
+        shared.with(|it| it.input = input.to_owned());
+        let question = match input {
+            "it is polled" => {
+                self.poll();
+                None
+            }
+            "saved calls are given" if self.is_new => {
+                self.run = self.run.take().map(|run| run.with_saved_calls(saved_calls()));
+                self.is_new = false;
+                None
+            }
+            "recorded events are given" if self.is_new => {
+                let next = move || shared.with(|it| mem::take(&mut it.input));
+                let events = stream::poll_fn(move |_| match &*next() {
+                    "a recorded result arrives" => Poll::Ready(Some(ToolEvent::Output(result()))),
+                    "the recording ends" => Poll::Ready(None),
+                    _ => Poll::Pending,
+                });
+                let run = self.run.take();
+                self.run = run.map(|run| run.with_replayed_events(events, Vec::new()));
+                self.is_new = false;
+                self.is_recorded = true;
+                None
+            }
+            "a journal is given" if self.is_new => {
+                self.run = self.run.take().map(|run| run.with_journal(Arc::new(shared)));
+                self.poll();
+                None
+            }
+            "the journal lets the calls run"
+            | "the journal has the calls' results"
+            | "the journal has the events before an early end" => Some(Question::Begin),
+            "the journal lets the call start"
+            | "the journal has the call's result"
+            | "the journal has lost the call" => Some(Question::Start),
+            "the journal has stored the results" => Some(Question::Stored),
+            "a recorded result arrives" | "the recording ends" => {
+                if self.is_recorded && !self.run.as_ref().unwrap().is_terminated() {
+                    self.poll();
+                }
+                None
+            }
+            _ if input.starts_with("the tool") && self.shared.with(|it| it.is_tool_running) => {
+                self.poll();
+                None
+            }
+            _ => None,
+        };
+        if question.is_some() && self.shared.with(|it| it.asked) == question {
+            self.poll();
+        }
+        let effects = self.shared.with(|it| mem::take(&mut it.effects));
+        if effects.is_empty() { "-".to_owned() } else { effects.join(", ") }
+    }
+}
+
+#[test]
+fn a_tool_run_moves_between_its_states_as_its_table_says() {
+    let table = include_str!("../tool_run.md");
+    transitions::check(table, "# The states of a tool run", RunMachine::new);
+}
