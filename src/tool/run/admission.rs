@@ -19,6 +19,9 @@ use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 pub(super) struct Admission {
     /// The calls that have not been checked yet, in call order, each with its index in the turn.
     queue: VecDeque<(usize, ToolCall)>,
+    /// The calls that an earlier attempt allowed to run, with the arguments that their tools
+    /// receive.
+    admitted: Vec<ToolCall>,
     call_limit: CallLimit,
     /// The request for the decision that the policy is currently making. The request is boxed
     /// because it is rarely needed: most policies decide without waiting.
@@ -72,7 +75,17 @@ impl Admission {
         let refusal = (ResultKind::Skipped, String::new());
         let limit =
             CallLimit { remaining: None, refusal, over_limit_count: 0, defers_calls: false };
-        Self { queue, call_limit: limit, permission_request: None, awaiting_verdict: Vec::new() }
+        Self {
+            queue,
+            admitted: Vec::new(),
+            call_limit: limit,
+            permission_request: None,
+            awaiting_verdict: Vec::new(),
+        }
+    }
+
+    pub(super) fn set_admitted(&mut self, admitted: Vec<ToolCall>) {
+        self.admitted = admitted;
     }
 
     pub(super) fn set_call_limit(&mut self, left: u32, refusal: Refusal) {
@@ -108,7 +121,7 @@ impl Admission {
                 is_resumed: true,
             }));
         }
-        if let Some(admitted) = find_admitted(calls, at, &call) {
+        if let Some(admitted) = self.find_admitted(calls, at, &call) {
             return Ok(admitted);
         }
         let examined = validate_call(calls, at, &mut call)?;
@@ -141,6 +154,34 @@ impl Admission {
             }
             None => self.apply_permission(calls, ready_call, Permission::allow()),
         }
+    }
+
+    /// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
+    /// not applied to a resumed call a second time.
+    fn find_admitted(
+        &self,
+        calls: &TurnCalls,
+        at: usize,
+        call: &ToolCall,
+    ) -> Option<AdmissionStep> {
+        let is_it = |admitted: &&ToolCall| admitted.call_id == call.call_id;
+        let mut call = self.admitted.iter().find(is_it)?.clone();
+        let tool = calls.toolkit.get(&call.name).cloned();
+        let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &mut call).ok());
+        Some(match (tool, prepared) {
+            (Some(tool), Some(prepared)) => AdmissionStep::Allowed(ReadyCall {
+                index: at,
+                call,
+                tool,
+                prepared,
+                is_resumed: false,
+            }),
+            // The call may have started with a tool that no longer exists.
+            (_, _) => {
+                let refusal = (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.to_owned());
+                AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal))
+            }
+        })
     }
 
     /// Takes the next call from the queue if the call could start now or must wait for a verdict
@@ -325,24 +366,6 @@ fn find_resumed(
     }
     let tool = calls.toolkit.get(&call.name);
     Ok(tool.and_then(|tool| Some((tool.clone(), tool.prepare_resumed(&call.arguments)?))))
-}
-
-/// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
-/// not applied to a resumed call a second time.
-fn find_admitted(calls: &TurnCalls, at: usize, call: &ToolCall) -> Option<AdmissionStep> {
-    let mut call = calls.admitted.get(&call.call_id)?.clone();
-    let tool = calls.toolkit.get(&call.name).cloned();
-    let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &mut call).ok());
-    Some(match (tool, prepared) {
-        (Some(tool), Some(prepared)) => {
-            AdmissionStep::Allowed(ReadyCall { index: at, call, tool, prepared, is_resumed: false })
-        }
-        // The call may have started with a tool that no longer exists.
-        (_, _) => {
-            let refusal = (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.to_owned());
-            AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal))
-        }
-    })
 }
 
 /// Finds the tool for a call and prepares the call, if the turn, the toolkit and the arguments

@@ -9,6 +9,7 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::tool::ToolContext;
+use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall};
@@ -22,6 +23,8 @@ pub(super) struct CallExecutor {
     /// grant the call a slot.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
+    /// The journal that decides when calls start and stores their results.
+    journal: Option<Arc<dyn CallJournal>>,
     running: SelectAll<RunningCall>,
     /// The time at which the last event was emitted, or `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
@@ -29,15 +32,21 @@ pub(super) struct CallExecutor {
 }
 
 impl CallExecutor {
-    pub(super) fn new(slots: ConcurrencySlots) -> Self {
+    pub(super) fn new(max_concurrency: usize) -> Self {
         Self {
             ready_calls: VecDeque::new(),
             pending_slot: None,
-            slots,
+            slots: ConcurrencySlots::new(max_concurrency),
+            journal: None,
             running: SelectAll::new(),
             last_event_at: None,
             has_timeouts: false,
         }
+    }
+
+    pub(super) fn set_journal(&mut self, journal: Arc<dyn CallJournal>) {
+        self.slots = ConcurrencySlots::unlimited();
+        self.journal = Some(journal);
     }
 
     /// Adds a call to the ready calls, keeping them in call order. The call starts as soon as a
@@ -80,7 +89,7 @@ impl CallExecutor {
             cancel_slot_wait(&mut self.pending_slot)?;
         }
         let has_result =
-            (calls.journal.as_ref()).is_some_and(|journal| journal.has_result(&first.call.call_id));
+            (self.journal.as_ref()).is_some_and(|journal| journal.has_result(&first.call.call_id));
         let needs_slot = !first.tool.runs_sub_agents() && !has_result;
         if self.pending_slot.is_none() && needs_slot {
             let slot = calls.policy.call_policy(|policy| policy.acquire_slot(&first.call))?;
@@ -102,10 +111,10 @@ impl CallExecutor {
         context.policy_extension = calls.policy.call_policy(|policy| policy.policy_extension())?;
         let limit = calls.toolkit.time_limit(&ready_call.tool);
         let tool = ready_call.tool.clone();
-        if let Some(journal) = &calls.journal {
+        if let Some(journal) = &self.journal {
             journal.announce(&ready_call.call, &tool);
         }
-        let journal = calls.journal.clone();
+        let journal = self.journal.clone();
         Ok(Some(match RunningCall::start(ready_call, limit, context, slot, journal) {
             Ok(running) => {
                 let started = running.started_event();

@@ -2,12 +2,10 @@
 
 use std::task::{Context, Poll};
 
-use futures::stream::{self, StreamExt};
-
-use crate::event::{Event, ToolEvent};
+use crate::event::Event;
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::Tool;
-use crate::tool::run::saved_calls::{ReplayedCalls, SavedCalls};
+use crate::tool::run::saved_calls::SavedCalls;
 
 /// Decides when the calls in a turn start, and stores their results.
 ///
@@ -61,15 +59,4 @@ pub(crate) enum CallStart {
     Result(ToolResult),
     /// The call may have started in an attempt that was lost.
     Interrupted,
-}
-
-/// Returns a replay of the events that calls emitted before the loop was ended from outside. After
-/// the last event, the replay stays pending forever.
-pub(super) fn replayed_until_end(events: Vec<Event>) -> ReplayedCalls {
-    let events = events.into_iter().filter_map(|event| match event {
-        Event::Tool(event) => Some(event),
-        Event::Nested { call_id, name, event } => Some(ToolEvent::Nested { call_id, name, event }),
-        _ => None,
-    });
-    ReplayedCalls::new(stream::iter(events).chain(stream::pending()))
 }

@@ -1,11 +1,17 @@
-//! Runs a turn's calls, up to the point at which the next request can be sent. `tool_run` combines
-//! three parts: admission (deciding whether a call may run), execution (running the call) and the
-//! collection of results.
+//! Runs a turn's calls, up to the point at which the next request can be sent. A `tool_run` has one
+//! source of results: `live_calls` admits and executes the calls, `replayed_calls` emits saved or
+//! recorded events, and `journaled_calls` does one of the two when a journal says so.
 
 mod tool_run;
 
 mod policy_handle;
 mod turn_calls;
+
+mod result_source;
+
+mod journaled_calls;
+mod live_calls;
+mod replayed_calls;
 
 mod admission;
 

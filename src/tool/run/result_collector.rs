@@ -32,6 +32,15 @@ pub struct ToolRunOutcome {
     pub calls_over_limit: usize,
 }
 
+/// Describes the calls without a result of their own, once the other calls have ended.
+#[derive(Default)]
+pub(super) struct CallsEnd {
+    /// The calls that stay open, in call order.
+    pub(super) pending: Vec<PendingCall>,
+    /// The number of calls that were answered because they exceeded the call limit.
+    pub(super) calls_over_limit: usize,
+}
+
 /// Collects results and suspensions, each with the index of its call, in the order in which their
 /// events are emitted.
 #[derive(Debug, Default)]
@@ -139,8 +148,7 @@ impl ResultCollector {
         mut self,
         calls: TurnCalls,
         told: Option<impl FnOnce() -> History>,
-        pending: Vec<PendingCall>,
-        limited: usize,
+        CallsEnd { pending, calls_over_limit }: CallsEnd,
     ) -> Result<ToolRunOutcome, Error> {
         if let Some(error) = self.error {
             return Err(error);
@@ -170,13 +178,7 @@ impl ResultCollector {
         let is_poll = |name: &str| toolkit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();
-        Ok(ToolRunOutcome {
-            history,
-            results,
-            pending,
-            pollable_call_ids: polls,
-            calls_over_limit: limited,
-        })
+        Ok(ToolRunOutcome { history, results, pending, pollable_call_ids: polls, calls_over_limit })
     }
 }
 

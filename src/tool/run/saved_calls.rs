@@ -1,14 +1,11 @@
-//! Saves the outcome of a turn's calls, and replays a saved outcome.
+//! Saves the outcome of a turn's calls.
 
-use std::mem;
-
-use futures::Stream;
-use futures::stream::{self, BoxStream, StreamExt};
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::event::{Event, ToolEvent};
 use crate::item::PendingCall;
+use crate::tool::run::result_collector::CallsEnd;
 use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
@@ -27,13 +24,6 @@ pub struct SavedCalls {
     pub(super) calls_over_limit: usize,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) error: Option<Error>,
-}
-
-/// Events that a [`ToolRun`](crate::tool::ToolRun) emits instead of running tools.
-pub(super) struct ReplayedCalls {
-    pub(super) events: BoxStream<'static, ToolEvent>,
-    /// The saved outcome, whose list of events is empty because the events are stored separately.
-    pub(super) saved_calls: SavedCalls,
 }
 
 /// Collects the outcome of a turn's calls and passes it to a function.
@@ -68,12 +58,8 @@ impl SaveCallback {
     }
 
     /// Passes the collected outcome to the function.
-    pub(super) fn finish(
-        self,
-        pending: Vec<PendingCall>,
-        calls_over_limit: usize,
-        error: Option<Error>,
-    ) {
+    pub(super) fn finish(self, end: CallsEnd, error: Option<Error>) {
+        let CallsEnd { pending, calls_over_limit } = end;
         let Self { mut saved, nested_usage, callback } = self;
         // The usage by sub-agents that were dropped is also saved.
         saved.events.extend(nested_usage.into_iter().map(|nested| nested.into_event(false)));
@@ -123,24 +109,5 @@ impl NestedUsage {
         }
         let event = TurnEvent::Retracted { why: "usage of a sub-agent".to_owned(), usage };
         Event::Nested { call_id, name, event: Box::new(event.into()) }
-    }
-}
-
-impl ReplayedCalls {
-    pub(super) fn new(events: impl Stream<Item = ToolEvent> + Send + 'static) -> Self {
-        Self { events: events.boxed(), saved_calls: SavedCalls::default() }
-    }
-}
-
-impl From<SavedCalls> for ReplayedCalls {
-    fn from(mut end: SavedCalls) -> Self {
-        let events = mem::take(&mut end.events).into_iter().filter_map(|event| match event {
-            Event::Tool(event) => Some(event),
-            Event::Nested { call_id, name, event } => {
-                Some(ToolEvent::Nested { call_id, name, event })
-            }
-            _ => None,
-        });
-        Self { saved_calls: end, ..Self::new(stream::iter(events)) }
     }
 }

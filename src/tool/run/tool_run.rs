@@ -4,7 +4,7 @@
 use std::collections::{HashSet, VecDeque};
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 
 use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
@@ -14,15 +14,14 @@ use crate::event::{Event, ToolEvent};
 use crate::item::RawJson;
 use crate::item::{History, PendingCall, ResultKind, ToolCall, ToolResult};
 use crate::stream::{Step, Steps};
-use crate::tool::run::admission::{Admission, AdmissionStep};
-use crate::tool::run::call_executor::CallExecutor;
-use crate::tool::run::call_journal::{CallJournal, CallsBegin, replayed_until_end};
-use crate::tool::run::concurrency_slots::ConcurrencySlots;
+use crate::tool::run::call_journal::CallJournal;
+use crate::tool::run::live_calls::LiveCalls;
 use crate::tool::run::policy_handle::PolicyHandle;
+use crate::tool::run::replayed_calls::ReplayedCalls;
 use crate::tool::run::result_collector::{ResultCollector, ToolRunOutcome};
-use crate::tool::run::running_call::CallUpdate;
-use crate::tool::run::saved_calls::{ReplayedCalls, SaveCallback, SavedCalls};
-use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
+use crate::tool::run::result_source::ResultSource;
+use crate::tool::run::saved_calls::{SaveCallback, SavedCalls};
+use crate::tool::run::turn_calls::TurnCalls;
 use crate::tool::{RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
@@ -47,39 +46,20 @@ type HistorySource = Box<dyn FnOnce() -> History + Send>;
 #[must_use = "streams do nothing unless polled"]
 pub struct ToolRun {
     turn_calls: TurnCalls,
-    /// Decides which calls are allowed to run.
-    admission: Admission,
-    /// Runs the calls that are allowed to run.
-    executor: CallExecutor,
+    /// The source of the calls' events, which is also the run's state.
+    source: ResultSource,
     /// Collects the results of the calls.
     result_collector: ResultCollector,
-    /// The saved events that are emitted instead of running the calls, along with the calls that
-    /// stay pending. This field is `None` if the calls actually run.
-    replayed: Option<Box<ReplayedCalls>>,
     /// Reads the final history from the place where the run's events were written, for example from
     /// a journal.
     history_source: Option<HistorySource>,
-    /// The callback that receives the saved calls once all calls have ended.
-    save_callback: Option<Box<SaveCallback>>,
     /// The function that redacts the progress of calls that are executed separately from the run.
     progress_redactor: Option<ProgressRedactor>,
-    stage: RunStage,
 }
 
 /// A function that redacts the progress that a call reports.
 pub(crate) type ProgressRedactor =
     Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
-
-/// The stage that a `ToolRun` is in.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum RunStage {
-    /// The run is waiting for the journal to report whether the calls may start.
-    AwaitsBegin,
-    Running,
-    /// The calls have ended, but the journal has not stored their results yet.
-    AwaitsKept,
-    Over,
-}
 
 impl Toolkit {
     /// Runs the calls in a turn that follows `history`.
@@ -148,16 +128,13 @@ impl Toolkit {
 
 impl ToolRun {
     fn new(calls: TurnCalls, queue: VecDeque<(usize, ToolCall)>) -> Self {
+        let live = LiveCalls::new(queue, calls.toolkit.max_concurrency());
         Self {
-            admission: Admission::new(queue),
-            executor: CallExecutor::new(ConcurrencySlots::new(calls.toolkit.max_concurrency())),
             turn_calls: calls,
+            source: ResultSource::Live(live),
             result_collector: ResultCollector::default(),
-            replayed: None,
             history_source: None,
-            save_callback: None,
             progress_redactor: None,
-            stage: RunStage::Running,
         }
     }
 
@@ -193,7 +170,9 @@ impl ToolRun {
     /// limit are answered with a result of the given kind and text. Calls that are denied, calls
     /// that cannot run, and [external](crate::Tool::external) calls do not count towards the limit.
     pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
-        self.admission.set_call_limit(calls, (kind, why.into()));
+        if let Some(live) = self.source.live_mut() {
+            live.set_call_limit(calls, (kind, why.into()));
+        }
         self
     }
 
@@ -232,11 +211,8 @@ impl ToolRun {
     }
 
     /// Sets a journal, which decides when calls start and stores their results.
-    pub(crate) fn with_journal(mut self, journal: std::sync::Arc<dyn CallJournal>) -> Self {
-        self.executor = CallExecutor::new(ConcurrencySlots::unlimited());
-        self.turn_calls.journal = Some(journal);
-        self.stage = RunStage::AwaitsBegin;
-        self
+    pub(crate) fn with_journal(self, journal: Arc<dyn CallJournal>) -> Self {
+        Self { source: self.source.with_journal(journal), ..self }
     }
 
     /// Returns the turn's calls as the model wrote them, in order.
@@ -247,7 +223,7 @@ impl ToolRun {
     /// Emits the events that were saved for the same calls, without running tools or calling the
     /// policy. The saved events do not include progress.
     pub fn with_saved_calls(mut self, saved: SavedCalls) -> Self {
-        self.replayed = Some(Box::new(saved.into()));
+        self.source = ResultSource::Replayed(saved.into());
         self
     }
 
@@ -259,16 +235,16 @@ impl ToolRun {
         mut pending: Vec<PendingCall>,
     ) -> Self {
         pending.retain(|it| self.calls().any(|call| call.call_id == it.root_call_id()));
-        let end = SavedCalls { pending, ..SavedCalls::default() };
-        self.replayed =
-            Some(Box::new(ReplayedCalls { saved_calls: end, ..ReplayedCalls::new(events) }));
+        self.source = ResultSource::Replayed(ReplayedCalls::new(events, pending));
         self
     }
 
     /// Sets a function that receives the turn's saved calls. The function is called during the poll
     /// in which the last call ends, and is not called if the run is dropped before that poll.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
-        self.save_callback = Some(Box::new(SaveCallback::new(keep)));
+        if let Some(live) = self.source.live_mut() {
+            live.set_save_callback(SaveCallback::new(keep));
+        }
         self
     }
 
@@ -347,146 +323,9 @@ impl ToolRun {
     ///
     /// If the [`ToolPolicy`](crate::tool::ToolPolicy) ended the run with an error, returns this
     /// error.
-    pub fn finish(self) -> Result<ToolRunOutcome, Error> {
-        let (pending, limited) = (self.pending(), self.calls_over_limit());
-        self.result_collector.finish(self.turn_calls, self.history_source, pending, limited)
-    }
-
-    /// Returns the calls that stay open, in call order.
-    fn pending(&self) -> Vec<PendingCall> {
-        let Some(played) = &self.replayed else {
-            return self.result_collector.pending(self.admission.awaiting_verdict());
-        };
-        let is_open = |call: &&PendingCall| !self.result_collector.has_result(call.root_call_id());
-        played.saved_calls.pending.iter().filter(is_open).cloned().collect()
-    }
-
-    /// Returns the number of calls that were answered because they exceeded the call limit.
-    fn calls_over_limit(&self) -> usize {
-        self.replayed.as_ref().map_or_else(
-            || self.admission.over_limit_count(),
-            |played| played.saved_calls.calls_over_limit,
-        )
-    }
-
-    fn try_poll(&mut self, cx: &mut Context<'_>) -> Result<Poll<Option<ToolEvent>>, Error> {
-        for step in self.admission.take_verdicts(&mut self.turn_calls)? {
-            if let Some(event) = self.handle_admission(step) {
-                return Ok(Poll::Ready(Some(event)));
-            }
-        }
-        loop {
-            // Only one call is started in each poll, so that no tool runs before its `Started`
-            // event is emitted.
-            if let Some(event) = self.start_next(cx)? {
-                return Ok(Poll::Ready(Some(event)));
-            }
-            let slots = self.executor.free_slots();
-            match self.admission.next(&mut self.turn_calls, slots, cx)? {
-                AdmissionStep::Idle => break,
-                admitted => {
-                    if let Some(event) = self.handle_admission(admitted) {
-                        return Ok(Poll::Ready(Some(event)));
-                    }
-                }
-            }
-        }
-        Ok(match self.executor.poll(cx) {
-            Poll::Ready(Some(update)) => Poll::Ready(Some(self.emit_update(update))),
-            Poll::Pending => Poll::Pending,
-            // An admitted call that has not started yet is waiting for a slot.
-            Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
-            Poll::Ready(None) if self.admission.must_wait(&mut self.turn_calls)? => Poll::Pending,
-            Poll::Ready(None) if self.admission.release_deferred() => return self.try_poll(cx),
-            Poll::Ready(None) => Poll::Ready(None),
-        })
-    }
-
-    /// Processes an admission step and returns the event to emit, if any.
-    fn handle_admission(&mut self, admitted: AdmissionStep) -> Option<ToolEvent> {
-        match admitted {
-            AdmissionStep::Allowed(ready_call) => {
-                self.executor.enqueue(ready_call);
-                None
-            }
-            AdmissionStep::Answered(ended) => {
-                Some(self.result_collector.emit_result(&mut self.turn_calls, ended))
-            }
-            AdmissionStep::VerdictRequested(event) => Some(event),
-            AdmissionStep::Progressed | AdmissionStep::Idle => None,
-        }
-    }
-
-    /// Starts the first ready call, if a slot is free for it.
-    fn start_next(&mut self, cx: &mut Context<'_>) -> Result<Option<ToolEvent>, Error> {
-        let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
-        if counts && self.admission.is_limit_reached() {
-            let refusal = self.admission.refuse_over_limit();
-            let Some(next) = self.executor.take_next() else { return Ok(None) };
-            let ended = AnsweredCall::from_refusal(next.index, next.call, refusal);
-            return Ok(Some(self.result_collector.emit_result(&mut self.turn_calls, ended)));
-        }
-        let update = self.executor.start_next(&mut self.turn_calls, cx)?;
-        if let Some(CallUpdate::Event(_)) = update
-            && counts
-        {
-            self.admission.count_started();
-        }
-        Ok(update.map(|update| self.emit_update(update)))
-    }
-
-    /// Converts an update from a running call into an event.
-    fn emit_update(&mut self, update: CallUpdate) -> ToolEvent {
-        match update {
-            CallUpdate::Event(event) => event,
-            CallUpdate::Progress { call, data } => {
-                self.result_collector.redact_progress(&mut self.turn_calls, call, data)
-            }
-            CallUpdate::Answered(ended) => {
-                self.result_collector.emit_result(&mut self.turn_calls, *ended)
-            }
-            CallUpdate::Suspended { call_index: at, call, suspension } => {
-                self.result_collector.emit_suspended(at, call, *suspension)
-            }
-        }
-    }
-
-    /// Collects the result or suspension that the next saved event contains, if any, and returns
-    /// the event.
-    fn replay_event(&mut self, event: Option<ToolEvent>) -> Option<ToolEvent> {
-        let Some(event) = event else {
-            let error = self.replayed.as_mut().and_then(|played| played.saved_calls.error.take());
-            self.result_collector.set_error(error.map_or(Ok(()), Err));
-            self.stage = RunStage::Over;
-            if let Some(journal) = &self.turn_calls.journal {
-                journal.on_repeated();
-            }
-            return None;
-        };
-        let at = self.calls().position(|call| call.call_id == event.call_id());
-        self.result_collector.record_event(at.unwrap_or(usize::MAX), &event);
-        Some(event)
-    }
-
-    fn poll_begin(&mut self, journal: &dyn CallJournal, cx: &mut Context<'_>) -> Poll<CallsBegin> {
-        let begin = journal.poll_begin(cx);
-        if begin.is_pending() {
-            self.stage = RunStage::AwaitsBegin;
-        }
-        begin
-    }
-
-    /// Passes an event to the save callback, if one is set.
-    fn save_event(&mut self, event: Option<&ToolEvent>) {
-        match (event, &mut self.save_callback) {
-            (_, None) => {}
-            (Some(event), Some(keeper)) => keeper.observe(event),
-            (None, keeper) => {
-                let Some(keeper) = keeper.take() else { return };
-                let (pending, limited) = (self.pending(), self.calls_over_limit());
-                keeper.finish(pending, limited, self.result_collector.error().cloned());
-            }
-        }
+    pub fn finish(mut self) -> Result<ToolRunOutcome, Error> {
+        let end = self.source.end(&self.result_collector);
+        self.result_collector.finish(self.turn_calls, self.history_source, end)
     }
 }
 
@@ -494,84 +333,18 @@ impl Stream for ToolRun {
     type Item = ToolEvent;
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<ToolEvent>> {
-        let this = &mut *self;
-        let journal = this.turn_calls.journal.clone();
-        match (this.stage, &journal) {
-            (RunStage::Over, _) => return Poll::Ready(None),
-            (RunStage::AwaitsKept, Some(journal)) => {
-                ready!(journal.poll_kept(cx));
-                this.stage = RunStage::Over;
-                return Poll::Ready(None);
-            }
-            (RunStage::AwaitsBegin, Some(journal)) => {
-                this.stage = RunStage::Running;
-                match ready!(this.poll_begin(&**journal, cx)) {
-                    CallsBegin::Live(admitted) => {
-                        let by_id = |call: ToolCall| (call.call_id.clone(), call);
-                        this.turn_calls.admitted = admitted.into_iter().map(by_id).collect();
-                    }
-                    CallsBegin::Saved(saved) => this.replayed = Some(Box::new(saved.into())),
-                    CallsBegin::Ended(events) => {
-                        this.replayed = Some(Box::new(replayed_until_end(events)));
-                    }
-                }
-            }
-            (RunStage::Running | RunStage::AwaitsBegin | RunStage::AwaitsKept, _) => {}
-        }
-        if let Some(played) = &mut this.replayed {
-            let event = ready!(played.events.poll_next_unpin(cx));
-            return Poll::Ready(this.replay_event(event));
-        }
-        this.executor.resume_timeouts();
-        let item = match this.result_collector.error() {
-            // The previous poll already returned the result that arrived together with the error.
-            Some(_) => Poll::Ready(None),
-            None => this.try_poll(cx).unwrap_or_else(|error| {
-                this.result_collector.set_error(Err(error));
-                Poll::Ready(None)
-            }),
-        };
-        if let (Poll::Pending, Some(journal), false) = (&item, &journal, this.admission.is_asking())
-        {
-            journal.on_idle();
-        }
-        let item = ready!(item);
-        this.executor.pause_timeouts();
-        if this.result_collector.error().is_some() {
-            // All calls are dropped, including running calls.
-            this.admission.clear();
-            this.executor.clear();
-        }
-        this.save_event(item.as_ref());
-        match (item, &journal) {
-            (None, Some(journal)) => {
-                this.stage = RunStage::AwaitsKept;
-                ready!(journal.poll_kept(cx));
-                this.stage = RunStage::Over;
-                Poll::Ready(None)
-            }
-            (item, _) => {
-                if item.is_none() {
-                    this.stage = RunStage::Over;
-                }
-                Poll::Ready(item)
-            }
-        }
+        let Self { turn_calls, source, result_collector, .. } = &mut *self;
+        source.poll_event(turn_calls, result_collector, cx)
     }
 }
 
 impl FusedStream for ToolRun {
     fn is_terminated(&self) -> bool {
-        self.stage == RunStage::Over
+        matches!(self.source, ResultSource::Over(_))
     }
 }
 
-impl_debug!(
-    ToolRun(it),
-    calls = it.calls().count(),
-    waiting = it.admission.awaiting_verdict().count(),
-    ended = (it.stage == RunStage::Over),
-);
+impl_debug!(ToolRun(it), calls = it.calls().count(), ended = it.is_terminated());
 
 #[cfg(test)]
 mod tests;

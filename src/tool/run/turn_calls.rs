@@ -1,7 +1,7 @@
 //! The calls in a turn, and the states that a call can be in.
 
 use std::borrow::Cow;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use crate::error::catch_panic;
@@ -9,7 +9,6 @@ use crate::item::{
     History, ResultKind, ToolCall, ToolResult, has_too_many_values, too_many_values_message,
     truncate_middle, validate_json,
 };
-use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
@@ -42,11 +41,6 @@ pub(super) struct TurnCalls {
     pub(super) run_data: RunData,
     /// The run's policy, if any.
     pub(super) policy: PolicyHandle,
-    /// The journal that decides when calls start and stores their results.
-    pub(super) journal: Option<Arc<dyn CallJournal>>,
-    /// The calls that an earlier attempt allowed to run, by id, with the arguments that their tools
-    /// receive.
-    pub(super) admitted: HashMap<String, ToolCall>,
 }
 
 /// A call that may run, together with its tool and its prepared arguments.
@@ -88,8 +82,6 @@ impl TurnCalls {
             denies_sub_agents: false,
             run_data: RunData::new(),
             policy: PolicyHandle::default(),
-            journal: None,
-            admitted: HashMap::new(),
         }
     }
 

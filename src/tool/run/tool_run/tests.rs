@@ -4,15 +4,16 @@ use std::task::Waker;
 
 use futures::stream;
 use serde_json::json;
+use turnstream_test_support::transitions::{self, Machine};
 
 use super::*;
-use crate::env::transitions::{self, Machine};
 use crate::request::ToolSpec;
-use crate::tool::run::call_journal::CallStart;
+use crate::tool::run::call_journal::{CallStart, CallsBegin};
+use crate::tool::run::journaled_calls::JournalStage;
 use crate::tool::{PreparedCall, Tool, ToolHandler, ToolUpdate};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 
-/// What surrounds a run with a single call, and what the run has done since the last input.
+/// The surroundings of a run with a single call, and the effects of the current input.
 #[derive(Default)]
 struct Surroundings {
     /// The input that is applied in the current poll.
@@ -238,27 +239,29 @@ impl Machine for RunMachine {
         let (is_running, asked) = self.shared.with(|it| (it.is_tool_running, it.asked));
         let (error, has_result) =
             (run.result_collector.error(), run.result_collector.has_result("c"));
-        let state = match (run.stage, &run.replayed, &run.turn_calls.journal) {
-            (RunStage::Over, _, _) => "over",
-            (RunStage::AwaitsBegin, _, _) => "awaiting the journal",
-            (RunStage::AwaitsKept, _, _) => "storing the results",
-            (_, Some(_), Some(_)) if has_result => "repeating stored calls",
-            (_, Some(_), Some(_)) => "ending early",
-            (_, Some(_), None) if self.is_recorded => "replaying",
-            (_, Some(_), None) if has_result => "saved calls repeated",
-            (_, Some(_), None) => "repeating saved calls",
-            (_, None, None) if self.is_new => "new",
-            (_, None, None) => match (error, has_result) {
+        let state = match &run.source {
+            ResultSource::Over(_) => "over",
+            ResultSource::Live(_) if self.is_new => "new",
+            ResultSource::Live(_) => match (error, has_result) {
                 (Some(_), _) => "failed",
                 (None, true) => "answered",
                 (None, false) => "running",
             },
-            (_, None, Some(_)) => match (error, has_result) {
-                (Some(_), _) => "failed under a journal",
-                (None, true) => "answered under a journal",
-                (None, false) if is_running => "running under a journal",
-                (None, false) if asked.is_some() => "awaiting the call's start",
-                (None, false) => "call announced",
+            ResultSource::Replayed(_) if self.is_recorded => "replaying",
+            ResultSource::Replayed(_) if has_result => "saved calls repeated",
+            ResultSource::Replayed(_) => "repeating saved calls",
+            ResultSource::Journaled(journaled) => match (&journaled.stage, error, has_result) {
+                (JournalStage::AwaitsBegin(_), _, _) => "awaiting the journal",
+                (JournalStage::Running(_), Some(_), _) => "failed under a journal",
+                (JournalStage::Running(_), None, true) => "answered under a journal",
+                (JournalStage::Running(_), None, false) if is_running => "running under a journal",
+                (JournalStage::Running(_), None, false) if asked.is_some() => {
+                    "awaiting the call's start"
+                }
+                (JournalStage::Running(_), None, false) => "call announced",
+                (JournalStage::Repeating(_), _, true) => "repeating stored calls",
+                (JournalStage::Repeating(_), _, false) => "ending early",
+                (JournalStage::Storing(_), _, _) => "storing the results",
             },
         };
         state.to_owned()
