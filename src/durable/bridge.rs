@@ -15,7 +15,7 @@ use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Session;
 use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
-use crate::world::{EffectKey, EffectKind, LoopEnd};
+use crate::world::{EffectKey, EffectKind, LoopControl, LoopEnd};
 
 /// Shares the state of an attempt with its run's world. The run accesses its environment only
 /// through this world. A single task polls both the attempt and the run.
@@ -338,12 +338,16 @@ impl BridgeState {
         self.wait(cx)
     }
 
-    /// Returns whether the run has yet to take an effect's result, a call's result or the events to
-    /// repeat, or is replaying a recorded step. If this method returns `true`, the run ends only
-    /// [where the recorded step ended it](Self::forced_end).
-    pub(super) fn has_untaken_answer(&self) -> bool {
-        !matches!((&self.step, &self.previous), (Step::Performing { .. }, PreviousResult::Taken))
-            || !self.calls.results.is_empty()
+    /// Returns whether the loop may end early. If the run has yet to take an effect's result, a
+    /// call's result or the events to repeat, or is replaying a recorded step, the loop ends only
+    /// where the recorded step ended it.
+    pub(super) fn loop_control(&self) -> LoopControl {
+        match (&self.step, &self.previous) {
+            (Step::Performing { .. }, PreviousResult::Taken) if self.calls.results.is_empty() => {
+                LoopControl::MayEnd
+            }
+            _ => self.recorded_end().map_or(LoopControl::MustContinue, LoopControl::MustEnd),
+        }
     }
 
     /// Starts to repeat the events of the previous step.
@@ -382,7 +386,7 @@ impl BridgeState {
     }
 
     /// If an earlier attempt's loop ended early at this position, returns how it ended.
-    pub(super) fn forced_end(&self) -> Option<LoopEnd> {
+    fn recorded_end(&self) -> Option<LoopEnd> {
         let Step::Replaying { replay, effect } = &self.step else { return None };
         let ended = replay.record.ended()?;
         let is_there = matches!(self.previous, PreviousResult::Taken)

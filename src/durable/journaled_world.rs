@@ -20,8 +20,8 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::tool::{CallJournal, CallStart, CallsBegin, Tool, ToolRun, Verdict};
 use crate::turn::{TurnBuilder, TurnEvent};
 use crate::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, ReplayedEvent, ReplayedTurn, SavedTurn,
-    SendRequest, World, is_vetoed_event, replay_event,
+    Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, ReplayedEvent, ReplayedTurn,
+    SavedTurn, SendRequest, World, is_vetoed_event, replay_event,
 };
 
 /// Gives a run access to its environment, and lets an engine record the run's effects.
@@ -102,12 +102,8 @@ impl World for JournaledWorld {
         self.0.with(|it| it.observe(event));
     }
 
-    fn has_untaken_value(&self) -> bool {
-        self.0.with(|it| it.has_untaken_answer())
-    }
-
-    fn forced_end(&self) -> Option<LoopEnd> {
-        self.0.with(|it| it.forced_end())
+    fn loop_control(&self) -> LoopControl {
+        self.0.with(|it| it.loop_control())
     }
 
     fn on_end(&self, ending: &LoopEnd) {

@@ -21,8 +21,8 @@ use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
 use crate::tool::ToolRun;
 use crate::turn::TurnBuilder;
 use crate::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, ReplayedEvent, SendRequest, World,
-    replay_event,
+    Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, ReplayedEvent, SendRequest,
+    World, replay_event,
 };
 
 /// Replays a recording, and keeps track of the current position. Clones share the same replay.
@@ -310,9 +310,10 @@ impl World for RunPlayer {
         self.check_event(event);
     }
 
-    fn forced_end(&self) -> Option<LoopEnd> {
+    fn loop_control(&self) -> LoopControl {
         let state = self.lock();
-        self.find_entry(&state, RecordingEntry::loop_end).map(|(_, ending)| ending.clone())
+        let ending = self.find_entry(&state, RecordingEntry::loop_end);
+        ending.map_or(LoopControl::MayEnd, |(_, ending)| LoopControl::MustEnd(ending.clone()))
     }
 
     fn on_end(&self, _ending: &LoopEnd) {

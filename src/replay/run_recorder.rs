@@ -20,7 +20,8 @@ use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::ToolRun;
 use crate::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LoopEnd, SendRequest, World, is_vetoed_event,
+    Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, SendRequest, World,
+    is_vetoed_event,
 };
 
 /// Wraps another world, and records the values that this world provides and the run's events.
@@ -130,8 +131,8 @@ impl World for RunRecorder {
         self.log.write_event(event);
     }
 
-    fn forced_end(&self) -> Option<LoopEnd> {
-        self.world.forced_end()
+    fn loop_control(&self) -> LoopControl {
+        self.world.loop_control()
     }
 
     fn on_end(&self, ending: &LoopEnd) {

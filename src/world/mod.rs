@@ -15,7 +15,8 @@
 //! | | [`fan_out`](World::fan_out) | the tool calls of one turn |
 //! | | [`suspend`](World::suspend) | a wait for verdicts from outside |
 //! | recorded value | [`draw`](World::draw) | a value available without waiting, such as an id or a reached limit |
-//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; a forced end of the loop |
+//! | control | [`loop_control`](World::loop_control) | whether the loop may, must not or must end now |
+//! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; an early end of the loop |
 //!
 //! # The contract
 //!
@@ -181,16 +182,13 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Observes an event. This method is called for each event that the run yields.
     fn observe(&self, _event: &Event) {}
 
-    /// Returns whether the world has a stored value that the loop has not requested yet. As long as
-    /// such a value exists, neither an interrupt nor a time limit ends the loop.
-    fn has_untaken_value(&self) -> bool {
-        false
-    }
-
-    /// Returns how the loop must end now, or `None` if it may continue. This method is called
-    /// before each poll of the loop.
-    fn forced_end(&self) -> Option<LoopEnd> {
-        None
+    /// Returns whether the loop may end early now. This method is called before each poll of the
+    /// loop.
+    ///
+    /// A world that stored an early end of the loop repeats the end here and not through an effect,
+    /// because the loop may have ended between two effects.
+    fn loop_control(&self) -> LoopControl {
+        LoopControl::MayEnd
     }
 
     /// Observes the end of the loop. This method is called if the loop was ended from outside or
@@ -199,6 +197,18 @@ pub trait World: fmt::Debug + Send + Sync {
 
     /// Called when the run is dropped.
     fn on_drop(&self) {}
+}
+
+/// Specifies whether a run's loop may end early, and how.
+#[derive(Clone, Debug)]
+pub enum LoopControl {
+    /// An interrupt or a time limit ends the loop.
+    MayEnd,
+    /// Neither an interrupt nor a time limit ends the loop, because the world has a stored value
+    /// that the loop has not requested yet.
+    MustContinue,
+    /// The loop ends now, as it ended in an earlier attempt.
+    MustEnd(LoopEnd),
 }
 
 /// Describes how a run's loop ended if it was ended from outside or failed with an error.

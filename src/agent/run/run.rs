@@ -25,7 +25,7 @@ use crate::item::{History, ToolResult};
 use crate::journal::{Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
-use crate::world::{EffectKind, Effects, LoopEnd, TimeLimitReached};
+use crate::world::{EffectKind, Effects, LoopControl, LoopEnd, TimeLimitReached};
 
 /// The arguments for creating a run.
 pub(in crate::agent) struct RunArgs {
@@ -478,13 +478,14 @@ impl Run {
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
         let control = Arc::clone(&self.shared.handle.control);
         control.signals.register_waker(cx.waker());
-        let can_end = !self.shared.effects.world().has_untaken_value();
+        let can_end = match self.shared.effects.world().loop_control() {
+            LoopControl::MayEnd => true,
+            LoopControl::MustContinue => false,
+            LoopControl::MustEnd(ending) => return self.apply_forced_end(ending, cx),
+        };
         if can_end && control.signals.interrupted.get() {
             self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
-        }
-        if let Some(ending) = self.shared.effects.world().forced_end() {
-            return self.apply_forced_end(ending, cx);
         }
         if can_end
             && self.deadline.is_over()
@@ -500,10 +501,10 @@ impl Run {
                 let due = ready!(self.deadline.poll(cx));
                 // If the value that the loop is waiting for arrived during this poll, the loop is
                 // polled again before the timer is handled.
-                if self.shared.effects.world().has_untaken_value() {
-                    return Poll::Pending;
-                }
-                return self.on_deadline(due, cx);
+                return match self.shared.effects.world().loop_control() {
+                    LoopControl::MayEnd => self.on_deadline(due, cx),
+                    LoopControl::MustContinue | LoopControl::MustEnd(_) => Poll::Pending,
+                };
             }
             Ok(Poll::Ready(polled)) => match polled {
                 // The body forwarded a `Finished` event from another run; this run emits its own

@@ -91,6 +91,10 @@ fn started_calls(attempt: &str) -> BegunCalls {
     BegunCalls { attempt: attempt.to_owned(), calls }
 }
 
+fn may_end(bridge: &BridgeState) -> bool {
+    matches!(bridge.loop_control(), LoopControl::MayEnd)
+}
+
 /// Walks the states of a step.
 struct StepMachine(Task);
 
@@ -204,9 +208,10 @@ impl Machine for StepMachine {
                         Poll::Pending => "-",
                     }
                 }
-                "the run asks whether to end" => match it.forced_end() {
-                    Some(_) => "the loop must end",
-                    None => "-",
+                "the run asks whether to end" => match it.loop_control() {
+                    LoopControl::MustEnd(_) => "the loop must end",
+                    LoopControl::MayEnd => "the loop may end",
+                    LoopControl::MustContinue => "-",
                 },
                 "the loop ends" => {
                     it.end_loop(&LoopEnd::default());
@@ -297,10 +302,10 @@ impl Machine for ResultMachine {
                     Poll::Pending => "-",
                 },
                 "the run asks whether it may end" => {
-                    if it.has_untaken_answer() {
-                        "-"
-                    } else {
+                    if may_end(it) {
                         "yes"
+                    } else {
+                        "-"
                     }
                 }
                 "the run repeats the result" => {
@@ -340,9 +345,9 @@ fn a_result_that_the_run_has_yielded_in_another_way_no_longer_keeps_the_run_from
     Task::new().with(|it, _| {
         it.step = Step::Performing { draws: Vec::new(), effect: None };
         it.calls.set_results(vec![result.clone()]);
-        assert!(it.has_untaken_answer());
+        assert!(!may_end(it));
         it.observe(&Event::Tool(ToolEvent::Output(result)));
-        assert!(!it.has_untaken_answer());
+        assert!(may_end(it));
     });
 }
 
@@ -466,9 +471,13 @@ fn an_early_end_is_repeated_at_the_same_event_after_the_previous_result_has_been
         Task::new().with(|it, _| {
             it.accept(&record(0, None, end.clone())).unwrap();
             it.previous = previous;
-            assert!(it.forced_end().is_none());
+            let must_end_now = |it: &BridgeState| match it.loop_control() {
+                LoopControl::MustEnd(_) => true,
+                LoopControl::MayEnd | LoopControl::MustContinue => false,
+            };
+            assert!(!must_end_now(it));
             it.event_count = 1;
-            assert_eq!(it.forced_end().is_some(), must_end);
+            assert_eq!(must_end_now(it), must_end);
         });
     }
 }
