@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 use std::mem;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::durable::step_record::{
@@ -11,10 +11,12 @@ use crate::durable::step_record::{
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
-use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
+use crate::item::{
+    INTERRUPTED_MID_EXECUTION, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
+};
 use crate::lock::lock_ignoring_poison;
 use crate::session::Session;
-use crate::tool::{CallStart, CallsBegin, ProgressRedactor, Tool, Toolkit, Verdict};
+use crate::tool::{CallsBegin, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopControl, LoopEnd};
 
 /// Shares the state of an attempt with its run's world. The run accesses its environment only
@@ -97,16 +99,16 @@ enum PreviousResult {
 /// The calls in a single turn, until the engine has recorded their results.
 #[derive(Default)]
 pub(super) struct CallBatch {
-    max_concurrency: usize,
     /// The calls that may run, in the order in which they were announced.
     announced: Vec<BegunCall>,
     /// The results of calls that were executed separately from the run, by call id.
     pub(super) results: HashMap<String, ToolResult>,
-    /// The ids of the calls that run in this process.
-    running: Vec<String>,
     /// The redactor for the progress of calls that are executed separately from the run.
     pub(super) progress_redactor: Option<ProgressRedactor>,
 }
+
+/// A function that redacts the progress that a call reports.
+type ProgressRedactor = Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
 /// The source of a nondeterministic value.
 pub(super) enum Draw {
@@ -430,7 +432,7 @@ impl BridgeState {
             }
             (Step::Replaying { replay, effect: Some(_) }, PreviousResult::Taken) => {
                 if let Some(ended) = replay.record.ended() {
-                    return Poll::Ready(CallsBegin::Ended(ended.effect_events.clone()));
+                    return Poll::Ready(CallsBegin::EndedEarly(ended.effect_events.clone()));
                 }
             }
             (
@@ -464,20 +466,27 @@ impl BridgeState {
         }
     }
 
-    /// Waits until an announced call may start.
-    pub(super) fn poll_call_start(&mut self, call_id: &str, cx: &Context<'_>) -> Poll<CallStart> {
-        if let Step::Performing { effect: Some(Effect { started: Some(begun), .. }), .. } =
-            &self.step
-            && let Some(start) = self.calls.start(call_id, begun, &self.attempt)
-        {
-            return Poll::Ready(start);
+    /// Waits until an announced call may start. Returns the call's result if its tool must not run.
+    pub(super) fn poll_call_start(
+        &mut self,
+        call: &ToolCall,
+        cx: &Context<'_>,
+    ) -> Poll<Option<ToolResult>> {
+        match &self.step {
+            Step::Performing { effect: Some(Effect { started: Some(begun), .. }), .. } => {
+                Poll::Ready(self.calls.result_instead_of(call, begun, &self.attempt))
+            }
+            _ => self.wait(cx),
         }
-        self.wait(cx)
     }
 
-    pub(super) fn end_call(&mut self, call_id: &str) {
-        self.calls.running.retain(|running| running != call_id);
-        self.wake();
+    /// Waits until the calls' results have been recorded, or ends the repetition of recorded calls.
+    pub(super) fn poll_calls_end(&mut self, cx: &Context<'_>) -> Poll<()> {
+        if let PreviousResult::Repeating = self.previous {
+            self.previous = PreviousResult::Taken;
+            return Poll::Ready(());
+        }
+        self.poll_answer(cx).map(drop)
     }
 
     /// Waits until the state changes.
@@ -556,46 +565,30 @@ impl Replay {
 }
 
 impl CallBatch {
-    /// Sets the options for the calls in a turn: the maximum number of calls that run at the same
-    /// time, and the redactor for their progress.
-    pub(super) fn begin(&mut self, max_concurrency: usize, redactor: Option<ProgressRedactor>) {
-        self.max_concurrency = max_concurrency.max(1);
-        self.progress_redactor = redactor;
-    }
-
     /// Sets the results of calls that were executed separately from the run.
     pub(super) fn set_results(&mut self, results: Vec<ToolResult>) {
         let results = results.into_iter().map(|result| (result.call_id.clone(), result));
         self.results = results.collect();
     }
 
-    /// Starts a call, one of the calls that have been allowed to start, or returns `None` if the
-    /// call must wait until another call has ended.
-    fn start(&mut self, call_id: &str, begun: &BegunCalls, attempt: &str) -> Option<CallStart> {
-        if let Some(result) = self.results.remove(call_id) {
-            return Some(CallStart::Result(result));
+    /// Returns the result of a call that was executed elsewhere, or that may have started in an
+    /// earlier attempt and must not run again.
+    fn result_instead_of(
+        &mut self,
+        call: &ToolCall,
+        begun: &BegunCalls,
+        attempt: &str,
+    ) -> Option<ToolResult> {
+        if let Some(result) = self.results.remove(&call.call_id) {
+            return Some(result);
         }
         // The tool may have been idempotent only in the attempt that started the call, or only in
         // this one.
         let is_idempotent =
-            |calls: &[BegunCall]| find(calls, call_id).is_some_and(|call| call.is_idempotent);
+            |calls: &[BegunCall]| find(calls, &call.call_id).is_some_and(|call| call.is_idempotent);
         let may_repeat = is_idempotent(&begun.calls) && is_idempotent(&self.announced);
-        if begun.attempt != attempt && !may_repeat {
-            return Some(CallStart::Interrupted);
-        }
-        let is_exclusive =
-            |id: &str| find(&self.announced, id).is_some_and(|call| call.is_exclusive);
-        let has_slot = match is_exclusive(call_id) {
-            true => self.running.is_empty(),
-            false => {
-                self.running.len() < self.max_concurrency
-                    && !self.running.iter().any(|running| is_exclusive(running))
-            }
-        };
-        has_slot.then(|| {
-            self.running.push(call_id.to_owned());
-            CallStart::Run
-        })
+        (begun.attempt != attempt && !may_repeat)
+            .then(|| ToolResult::for_call(call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION))
     }
 }
 

@@ -8,20 +8,19 @@ use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use futures::future::{BoxFuture, FutureExt};
-use futures::stream::StreamExt;
+use futures::stream::{Stream, StreamExt};
 
 use crate::durable::bridge::{Bridge, BridgeState, Draw, EffectEntry};
 use crate::durable::step_record::{AwaitedVerdicts, StepResult};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{PendingCall, ToolCall};
+use crate::item::{PendingCall, ToolCall, ToolResult};
 use crate::request::Request;
-use crate::stream::{TurnPoll, TurnSource, TurnStream, seal};
-use crate::tool::{CallJournal, CallStart, CallsBegin, Tool, ToolRun, Verdict};
+use crate::stream::{TurnStream, seal};
+use crate::tool::{CallJournal, CallsBegin, Tool, ToolRun, Verdict};
 use crate::turn::{TurnBuilder, TurnEvent};
 use crate::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, ReplayedEvent, ReplayedTurn,
-    SavedTurn, SendRequest, World, is_vetoed_event, replay_event,
+    Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, SavedTurn, SendRequest, World,
 };
 
 /// Gives a run access to its environment, and lets an engine record the run's effects.
@@ -58,13 +57,13 @@ impl World for JournaledWorld {
 
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
         let (bridge, key) = (Arc::clone(&self.0), key.clone());
-        let stage = TurnStage::Unasked(Some((Box::new(request.clone()), ask)));
-        seal(&request, JournaledTurn { bridge, key, stage })
+        let turn = TurnBuilder::from(&request);
+        seal(turn, JournaledTurn { bridge, key, request, stage: TurnStage::Unasked(Some(ask)) })
     }
 
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
-        let (max, redactor) = (calls.max_concurrency(), calls.progress_redactor());
-        self.0.with(|it| it.calls.begin(max, redactor));
+        let redactor = Arc::new(calls.progress_redactor());
+        self.0.with(|it| it.calls.progress_redactor = Some(redactor));
         let (bridge, key) = (Arc::clone(&self.0), key.clone());
         let journal = JournaledCalls { bridge, key, was_asked: AtomicBool::new(false) };
         let bridge = Arc::clone(&self.0);
@@ -172,11 +171,12 @@ fn other_answer(key: &EffectKey, found: &StepResult) -> Error {
 struct JournaledTurn {
     bridge: Arc<Bridge>,
     key: EffectKey,
+    request: Request,
     stage: TurnStage,
 }
 
 enum TurnStage {
-    Unasked(Option<(Box<Request>, SendRequest)>),
+    Unasked(Option<SendRequest>),
     Performing {
         turn: TurnStream,
         saved: SavedTurn,
@@ -186,26 +186,27 @@ enum TurnStage {
     Done {
         is_performed: bool,
     },
-    /// Yields the recorded turn.
-    Replaying(ReplayedTurn),
+    /// Yields the recorded turn, or only its end.
+    Replaying {
+        turn: TurnStream,
+        only_end: bool,
+    },
     /// Yields these events, after which the loop was ended from outside.
     EndsAfter(std::vec::IntoIter<Event>),
 }
 
-impl TurnSource for JournaledTurn {
-    fn poll_turn(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        turn: &mut TurnBuilder,
-    ) -> TurnPoll {
+impl Stream for JournaledTurn {
+    type Item = Result<TurnEvent, Error>;
+
+    fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
         loop {
             match &mut this.stage {
                 TurnStage::Unasked(ask) => {
                     let entry = ready!(this.bridge.with(|it| it.poll_request(&this.key, cx)));
                     this.stage = match (entry, ask.take()) {
-                        (EffectEntry::Perform, Some((request, ask))) => TurnStage::Performing {
-                            turn: ask(*request),
+                        (EffectEntry::Perform, Some(ask)) => TurnStage::Performing {
+                            turn: ask(this.request.clone()),
                             saved: SavedTurn::default(),
                         },
                         (EffectEntry::EndsAfter(events), _) => {
@@ -216,14 +217,14 @@ impl TurnSource for JournaledTurn {
                         }
                     };
                 }
-                TurnStage::Performing { turn: inner, saved } => {
-                    let item = ready!(inner.poll_next_unpin(cx));
+                TurnStage::Performing { turn, saved } => {
+                    let item = ready!(turn.poll_next_unpin(cx));
                     if let Some(item) = &item {
                         saved.observe(item);
                     }
                     match item {
                         Some(Ok(event)) if !saved.is_complete() => {
-                            return Poll::Ready(Some(forward(Ok(event), turn)));
+                            return Poll::Ready(Some(Ok(event)));
                         }
                         Some(_) | None => {
                             let saved = std::mem::take(saved);
@@ -233,30 +234,31 @@ impl TurnSource for JournaledTurn {
                     }
                 }
                 TurnStage::Done { is_performed } => {
+                    let only_end = *is_performed;
                     let saved = match ready!(this.bridge.with(|it| it.poll_answer(cx))) {
-                        StepResult::Turn(saved) if *is_performed => saved.into_end(),
-                        StepResult::Turn(saved) => {
-                            this.bridge.with(BridgeState::begin_repeat);
-                            saved.into_replay()
-                        }
-                        other => {
-                            let error = other_answer(&this.key, &other);
-                            return Poll::Ready(Some(Err(error)));
-                        }
+                        StepResult::Turn(saved) => saved,
+                        other => return Poll::Ready(Some(Err(other_answer(&this.key, &other)))),
                     };
-                    this.stage = TurnStage::Replaying(saved);
+                    if !only_end {
+                        this.bridge.with(BridgeState::begin_repeat);
+                    }
+                    let turn = saved.into_stream(&this.request);
+                    this.stage = TurnStage::Replaying { turn, only_end };
                 }
-                TurnStage::Replaying(replayed) => {
-                    let item = ready!(Pin::new(replayed).poll_turn(cx, turn));
-                    // A complete turn is being repeated until its end has been yielded.
-                    if !matches!(item, Some(Ok(()))) {
-                        this.bridge.with(BridgeState::end_repeat);
+                TurnStage::Replaying { turn, only_end } => {
+                    let item = ready!(turn.poll_next_unpin(cx));
+                    match &item {
+                        Some(Ok(TurnEvent::TurnComplete { .. })) => {}
+                        Some(Ok(_)) if *only_end => continue,
+                        Some(Ok(_)) => {}
+                        // A complete turn is being repeated until its end has been yielded.
+                        Some(Err(_)) | None => this.bridge.with(BridgeState::end_repeat),
                     }
                     return Poll::Ready(item);
                 }
                 TurnStage::EndsAfter(events) => {
                     return match events.next() {
-                        Some(Event::Turn(event)) => Poll::Ready(Some(forward(Ok(event), turn))),
+                        Some(Event::Turn(event)) => Poll::Ready(Some(Ok(event))),
                         Some(_) => continue,
                         None => Poll::Pending,
                     };
@@ -264,11 +266,6 @@ impl TurnSource for JournaledTurn {
             }
         }
     }
-}
-
-fn forward(item: Result<TurnEvent, Error>, turn: &mut TurnBuilder) -> Result<(), Error> {
-    let item = item.map(|event| ReplayedEvent { is_vetoed: is_vetoed_event(&event), event });
-    replay_event(item, turn)
 }
 
 /// The calls in a turn, whose results the engine records.
@@ -284,7 +281,7 @@ impl CallJournal for JournaledCalls {
             let entry = ready!(self.bridge.with(|it| it.poll_request(&self.key, cx)));
             self.was_asked.store(true, Ordering::Relaxed);
             if let EffectEntry::EndsAfter(events) = entry {
-                return Poll::Ready(CallsBegin::Ended(events));
+                return Poll::Ready(CallsBegin::EndedEarly(events));
             }
         }
         self.bridge.with(|it| it.poll_calls_begin(cx))
@@ -302,19 +299,11 @@ impl CallJournal for JournaledCalls {
         self.bridge.with(|it| it.calls.results.contains_key(call_id))
     }
 
-    fn poll_start(&self, call_id: &str, cx: &mut Context<'_>) -> Poll<CallStart> {
-        self.bridge.with(|it| it.poll_call_start(call_id, cx))
+    fn poll_start(&self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Option<ToolResult>> {
+        self.bridge.with(|it| it.poll_call_start(call, cx))
     }
 
-    fn end(&self, call_id: &str) {
-        self.bridge.with(|it| it.end_call(call_id));
-    }
-
-    fn on_repeated(&self) {
-        self.bridge.with(BridgeState::end_repeat);
-    }
-
-    fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()> {
-        self.bridge.with(|it| it.poll_answer(cx)).map(drop)
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
+        self.bridge.with(|it| it.poll_calls_end(cx))
     }
 }

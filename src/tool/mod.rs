@@ -82,8 +82,7 @@ pub use output::{
 };
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
-pub(crate) use run::{CallJournal, CallStart, CallsBegin, ProgressRedactor};
-pub use run::{SavedCalls, ToolRun, ToolRunOutcome};
+pub use run::{CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
 pub use search::ToolSearch;

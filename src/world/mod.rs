@@ -148,6 +148,9 @@ pub trait World: fmt::Debug + Send + Sync {
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
     ///
+    /// A world that must wait before it knows whether the calls run, or that stores which calls
+    /// have started, adds a [journal](ToolRun::with_journal).
+    ///
     /// No calls start before the first poll. The returned stream also executes the calls' hooks and
     /// sub-agents.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;

@@ -49,22 +49,10 @@ impl SavedTurn {
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// Converts the stored turn to a replay of only its last event, for use after all of its other
-    /// events have been yielded.
-    pub(crate) fn into_end(mut self) -> ReplayedTurn {
-        self.events.retain(|event| matches!(event, TurnEvent::TurnComplete { .. }));
-        self.into_replay()
-    }
-
-    /// Converts the stored turn to a replayed turn, which the caller must then seal.
-    pub(crate) fn into_replay(self) -> ReplayedTurn {
-        let Self { events, is_vetoed, error } = self;
-        let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed });
-        ReplayedTurn::new(events.collect(), error)
-    }
-
     /// Converts the stored turn to a stream that answers `request`.
     pub fn into_stream(self, request: &Request) -> TurnStream {
-        seal(request, self.into_replay())
+        let Self { events, is_vetoed, error } = self;
+        let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed });
+        seal(request, ReplayedTurn::new(events.collect(), error))
     }
 }

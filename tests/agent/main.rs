@@ -32,11 +32,13 @@
 //! | `tombstones` | items that are tombstoned during a run |
 //! | `tool_choice` | how long a run is forced to call tools |
 //! | `tool_sources` | tools that change while a run continues |
+//! | `call_journal` | a world stores a turn's calls through the public journal, and a crash repeats no call |
 //! | `world` | a run that is stopped at any effect continues from the stored values |
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
 mod boundaries;
 mod budget;
+mod call_journal;
 mod compaction;
 mod context;
 mod cost;

@@ -57,10 +57,10 @@ pub(in crate::agent) fn run_tools(
         // The closure must not hold the run, since the run holds the world, which in turn holds the
         // closure.
         let (hooks, state) = (run.hooks().clone(), state.clone());
-        tools.with_progress_redactor(Arc::new(move |call, data| {
+        tools.with_progress_redactor(move |call, data| {
             let data = std::slice::from_mut(data);
             redact_each(data, |data| hooks.redact_progress(&state, call, data))
-        }))
+        })
     };
     let has_calls = tools.calls().next().is_some();
     Ok(if has_calls { run.effects.fan_out(tools) } else { tools })

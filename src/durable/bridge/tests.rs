@@ -199,15 +199,11 @@ impl Machine for StepMachine {
                     it.on_calls_idle();
                     performed(it, was_performed)
                 }
-                "a call asks to start" => {
-                    it.calls.running.clear();
-                    it.calls.max_concurrency = 1;
-                    match it.poll_call_start("c", cx) {
-                        Poll::Ready(CallStart::Run) => "starts",
-                        Poll::Ready(_) => "does not run",
-                        Poll::Pending => "-",
-                    }
-                }
+                "a call asks to start" => match it.poll_call_start(&call("c"), cx) {
+                    Poll::Ready(None) => "starts",
+                    Poll::Ready(Some(_)) => "does not run",
+                    Poll::Pending => "-",
+                },
                 "the run asks whether to end" => match it.loop_control() {
                     LoopControl::MustEnd(_) => "the loop must end",
                     LoopControl::MayEnd => "the loop may end",
@@ -298,7 +294,11 @@ impl Machine for ResultMachine {
                 "the calls begin" => match it.poll_calls_begin(cx) {
                     Poll::Ready(CallsBegin::Live(_)) => "live",
                     Poll::Ready(CallsBegin::Saved(_)) => "saved",
-                    Poll::Ready(CallsBegin::Ended(_)) => "ended",
+                    Poll::Ready(CallsBegin::EndedEarly(_)) => "ended",
+                    Poll::Pending => "-",
+                },
+                "the calls end" => match it.poll_calls_end(cx) {
+                    Poll::Ready(()) => "ends",
                     Poll::Pending => "-",
                 },
                 "the run asks whether it may end" => {
@@ -361,34 +361,8 @@ fn task_with_started_calls(attempt: &str) -> Task {
 }
 
 fn starts(task: &Task, call_id: &str) -> bool {
-    let start = task.with(|it, cx| it.poll_call_start(call_id, cx));
-    matches!(start, Poll::Ready(CallStart::Run))
-}
-
-#[test]
-fn a_call_starts_once_it_has_a_slot_and_no_exclusive_call_runs() {
-    let task = task_with_started_calls("attempt");
-    task.with(|it, _| {
-        it.calls.begin(2, None);
-        for call_id in ["c1", "c2", "c3"] {
-            it.announce(&call(call_id), &tool());
-        }
-        it.announce(&call("alone"), &tool().exclusive());
-    });
-    assert!(starts(&task, "c1") && starts(&task, "c2"));
-    assert!(!starts(&task, "c3") && !starts(&task, "alone"));
-    let end = |call_id: &'static str| {
-        task.woken(|it, _| {
-            it.end_call(call_id);
-            "-"
-        })
-    };
-    assert_eq!(end("c1"), "wakes");
-    assert!(!starts(&task, "alone") && starts(&task, "c3"));
-    assert_eq!([end("c2"), end("c3")], ["wakes", "wakes"]);
-    assert!(starts(&task, "alone") && !starts(&task, "c1"));
-    assert_eq!(end("alone"), "wakes");
-    assert!(starts(&task, "c1"));
+    let start = task.with(|it, cx| it.poll_call_start(&call(call_id), cx));
+    matches!(start, Poll::Ready(None))
 }
 
 #[test]
@@ -396,7 +370,6 @@ fn a_call_that_an_earlier_attempt_started_runs_again_only_if_its_tool_was_and_is
     for (was_idempotent, is_idempotent) in [(true, true), (true, false), (false, true)] {
         let task = task_with_started_calls("an earlier attempt");
         task.with(|it, _| {
-            it.calls.begin(1, None);
             let tool = if is_idempotent { tool().idempotent() } else { tool() };
             it.announce(&call("c"), &tool);
             let Step::Performing { effect: Some(effect), .. } = &mut it.step else { return };

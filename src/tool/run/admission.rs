@@ -156,8 +156,8 @@ impl Admission {
         }
     }
 
-    /// Admits a call that an earlier attempt already admitted. The policy and the limit on calls are
-    /// not applied to a resumed call a second time.
+    /// Admits a call that an earlier attempt already admitted. The policy and the limit on calls
+    /// are not applied to a resumed call a second time.
     fn find_admitted(
         &self,
         calls: &TurnCalls,

@@ -1,6 +1,7 @@
 //! Executes admitted calls, from waiting for a slot to returning the result.
 
 use std::collections::VecDeque;
+use std::mem;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
@@ -9,10 +10,11 @@ use tokio::time::Instant;
 
 use crate::error::Error;
 use crate::tool::ToolContext;
+use crate::tool::run::announced_calls::AnnouncedCalls;
 use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
-use crate::tool::run::running_call::{CallUpdate, RunningCall};
+use crate::tool::run::running_call::{CallUpdate, RunningCall, started_event};
 use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
 
 /// Waits for a slot for each admitted call, and then runs the call until its result arrives.
@@ -23,8 +25,8 @@ pub(super) struct CallExecutor {
     /// grant the call a slot.
     pending_slot: Option<(usize, PolicyFuture<HeldSlot>)>,
     slots: ConcurrencySlots,
-    /// The journal that decides when calls start and stores their results.
-    journal: Option<Arc<dyn CallJournal>>,
+    /// The calls that wait for their journal, if the run has a journal.
+    announced: Option<AnnouncedCalls>,
     running: SelectAll<RunningCall>,
     /// The time at which the last event was emitted, or `None` while no tool has a time limit.
     last_event_at: Option<Instant>,
@@ -37,7 +39,7 @@ impl CallExecutor {
             ready_calls: VecDeque::new(),
             pending_slot: None,
             slots: ConcurrencySlots::new(max_concurrency),
-            journal: None,
+            announced: None,
             running: SelectAll::new(),
             last_event_at: None,
             has_timeouts: false,
@@ -45,8 +47,8 @@ impl CallExecutor {
     }
 
     pub(super) fn set_journal(&mut self, journal: Arc<dyn CallJournal>) {
-        self.slots = ConcurrencySlots::unlimited();
-        self.journal = Some(journal);
+        let slots = mem::replace(&mut self.slots, ConcurrencySlots::unlimited());
+        self.announced = Some(AnnouncedCalls::new(journal, slots));
     }
 
     /// Adds a call to the ready calls, keeping them in call order. The call starts as soon as a
@@ -89,7 +91,7 @@ impl CallExecutor {
             cancel_slot_wait(&mut self.pending_slot)?;
         }
         let has_result =
-            (self.journal.as_ref()).is_some_and(|journal| journal.has_result(&first.call.call_id));
+            (self.announced.as_ref()).is_some_and(|it| it.journal.has_result(&first.call.call_id));
         let needs_slot = !first.tool.runs_sub_agents() && !has_result;
         if self.pending_slot.is_none() && needs_slot {
             let slot = calls.policy.call_policy(|policy| policy.acquire_slot(&first.call))?;
@@ -110,15 +112,14 @@ impl CallExecutor {
         calls.policy.call_policy(|policy| policy.on_start(&context))?;
         context.policy_extension = calls.policy.call_policy(|policy| policy.policy_extension())?;
         let limit = calls.toolkit.time_limit(&ready_call.tool);
-        let tool = ready_call.tool.clone();
-        if let Some(journal) = &self.journal {
-            journal.announce(&ready_call.call, &tool);
+        self.has_timeouts |= limit.is_some();
+        if let Some(announced) = &mut self.announced {
+            let started = announced.announce(ready_call, limit, context, slot);
+            return Ok(Some(CallUpdate::Event(started)));
         }
-        let journal = self.journal.clone();
-        Ok(Some(match RunningCall::start(ready_call, limit, context, slot, journal) {
+        let (tool, started) = (ready_call.tool.clone(), started_event(&ready_call.call));
+        Ok(Some(match RunningCall::start(ready_call, limit, context, slot) {
             Ok(running) => {
-                let started = running.started_event();
-                self.has_timeouts |= limit.is_some();
                 self.slots.acquire(&tool);
                 self.running.push(running);
                 CallUpdate::Event(started)
@@ -127,11 +128,25 @@ impl CallExecutor {
         }))
     }
 
-    /// Returns the next update from the running calls, or `None` if no calls are running.
+    /// Returns the next update from the running calls, or `None` if no calls are running or
+    /// announced.
     pub(super) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
-        let update = ready!(self.running.poll_next_unpin(cx));
+        if let Some(announced) = &mut self.announced {
+            while let Poll::Ready(start) = announced.poll_start(cx) {
+                match start {
+                    Ok(running) => self.running.push(running),
+                    Err(ended) => return Poll::Ready(Some(CallUpdate::Answered(ended))),
+                }
+            }
+        }
+        let update = match ready!(self.running.poll_next_unpin(cx)) {
+            None if self.announced.as_ref().is_some_and(|it| !it.is_empty()) => {
+                return Poll::Pending;
+            }
+            update => update,
+        };
         if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
-            self.slots.release();
+            self.announced.as_mut().map_or(&mut self.slots, |it| &mut it.slots).release();
         }
         Poll::Ready(update)
     }
@@ -155,6 +170,7 @@ impl CallExecutor {
     /// Drops all ready and running calls.
     pub(super) fn clear(&mut self) {
         self.ready_calls.clear();
+        self.announced.iter_mut().for_each(AnnouncedCalls::clear);
         self.running = SelectAll::new();
         self.pending_slot = None;
     }

@@ -1,4 +1,4 @@
-//! A journal for a turn's calls. Durable runtimes use it to store the results of the calls.
+//! A journal for a turn's calls. Durable worlds use it to store the results of the calls.
 
 use std::task::{Context, Poll};
 
@@ -7,56 +7,64 @@ use crate::item::{ToolCall, ToolResult};
 use crate::tool::Tool;
 use crate::tool::run::saved_calls::SavedCalls;
 
-/// Decides when the calls in a turn start, and stores their results.
+/// Decides whether and when the calls in a turn start, so that a [world](crate::world::World) can
+/// store what the calls do, and another attempt at the run can continue from it.
 ///
-/// The run first admits each call: it finds the call's tool, checks the arguments, invokes hooks
-/// and obtains approvals. It then [announces](Self::announce) the calls that may run. No announced
-/// call starts before [`poll_start`](Self::poll_start) allows it.
-pub(crate) trait CallJournal: Send + Sync {
-    /// Waits until the journal has decided whether the turn's calls run. The run polls this method
-    /// until it returns `Ready` before calling any other method of the journal.
+/// [`ToolRun::with_journal`](crate::tool::ToolRun::with_journal) adds a journal to the calls that
+/// [`fan_out`](crate::world::World::fan_out) receives. The run calls the methods in this order:
+///
+/// 1. [`poll_begin`](Self::poll_begin), until it returns whether the calls run.
+/// 2. [`announce`](Self::announce) for each call that may run. At this point, the run has found the
+///    call's tool, checked the arguments, invoked hooks and obtained approvals.
+/// 3. [`on_idle`](Self::on_idle), once the run cannot make progress until announced calls start. A
+///    durable journal now stores which calls may start.
+/// 4. [`poll_start`](Self::poll_start) for each announced call, until it lets the call start. The
+///    run itself limits the number of calls that run at the same time.
+/// 5. [`poll_end`](Self::poll_end), until the results are stored. The results are passed to the
+///    function set by [`on_complete`](crate::tool::ToolRun::on_complete).
+///
+/// The methods are synchronous. A method that returns `Pending` must wake the task later.
+pub trait CallJournal: Send + Sync {
+    /// Waits until the journal has decided whether the turn's calls run.
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 
-    /// Announces a call that may run.
-    fn announce(&self, call: &ToolCall, tool: &Tool);
+    /// Announces a call that may run, with the arguments that its tool receives.
+    fn announce(&self, call: &ToolCall, tool: &Tool) {
+        let _ = (call, tool);
+    }
 
-    /// Notifies the journal that the run cannot make progress until announced calls start.
-    fn on_idle(&self);
+    /// Notifies the journal that the run cannot make progress until announced or running calls do.
+    fn on_idle(&self) {}
 
-    /// Returns whether the call was executed elsewhere, so that it does not need a slot.
-    fn has_result(&self, call_id: &str) -> bool;
+    /// Returns whether the call was executed elsewhere, so that it does not need a slot from the
+    /// run's pool.
+    fn has_result(&self, call_id: &str) -> bool {
+        let _ = call_id;
+        false
+    }
 
-    /// Waits until an announced call may start.
-    fn poll_start(&self, call_id: &str, cx: &mut Context<'_>) -> Poll<CallStart>;
+    /// Waits until an announced call may start. If this method returns a result, the call is
+    /// answered with the result and its tool does not run, for example because the call was
+    /// executed elsewhere, or may have started in an attempt that was lost.
+    fn poll_start(&self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Option<ToolResult>> {
+        let _ = (call, cx);
+        Poll::Ready(None)
+    }
 
-    /// Notifies the journal that a started call has ended or has been dropped.
-    fn end(&self, call_id: &str);
-
-    /// Notifies the journal that all events from an earlier attempt have been emitted again.
-    fn on_repeated(&self);
-
-    /// Waits until the results of the calls are stored. This method is called only after all calls
-    /// have ended.
-    fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()>;
+    /// Waits until the results of the calls are stored. This method is called after all calls have
+    /// ended, or after all events of [saved calls](CallsBegin::Saved) have been emitted again.
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
 /// Specifies whether the calls in a turn run.
-pub(crate) enum CallsBegin {
+#[derive(Debug)]
+pub enum CallsBegin {
     /// The calls run. An earlier attempt already announced the listed calls, with the arguments
     /// given in the list. Hooks are not invoked again for these calls.
     Live(Vec<ToolCall>),
     /// The calls ended in an earlier attempt, which saved their results.
     Saved(SavedCalls),
-    /// The calls emitted these events before the loop was ended from outside.
-    Ended(Vec<Event>),
-}
-
-/// Specifies whether a call's tool runs.
-pub(crate) enum CallStart {
-    /// The call's tool runs.
-    Run,
-    /// The call was executed elsewhere and returned this result.
-    Result(ToolResult),
-    /// The call may have started in an attempt that was lost.
-    Interrupted,
+    /// The calls emitted these events before the loop ended early. They emit these events again and
+    /// then wait until the world [ends](crate::world::LoopControl::MustEnd) the loop.
+    EndedEarly(Vec<Event>),
 }

@@ -23,7 +23,7 @@ pub(super) enum JournalStage {
     Running(LiveCalls),
     /// Emits the events that the journal has stored.
     Repeating(ReplayedCalls),
-    /// The calls have ended, but the journal has not stored their results yet.
+    /// All events have been emitted, but the journal has not stored the results yet.
     Storing(CallsEnd),
 }
 
@@ -63,13 +63,12 @@ impl JournaledCalls {
                     }
                 }
                 JournalStage::Repeating(replayed) => {
-                    let event = ready!(replayed.poll_event(calls, results, cx));
-                    if event.is_none() {
-                        self.journal.on_repeated();
+                    match ready!(replayed.poll_event(calls, results, cx)) {
+                        Some(event) => return Poll::Ready(Some(event)),
+                        None => self.stage = JournalStage::Storing(replayed.end(results)),
                     }
-                    return Poll::Ready(event);
                 }
-                JournalStage::Storing(_) => return self.journal.poll_kept(cx).map(|()| None),
+                JournalStage::Storing(_) => return self.journal.poll_end(cx).map(|()| None),
             }
         }
     }
@@ -83,7 +82,7 @@ impl JournaledCalls {
             }
             (CallsBegin::Live(_), stage) => stage,
             (CallsBegin::Saved(saved), _) => JournalStage::Repeating(saved.into()),
-            (CallsBegin::Ended(events), _) => {
+            (CallsBegin::EndedEarly(events), _) => {
                 JournalStage::Repeating(ReplayedCalls::until_early_end(events))
             }
         };

@@ -15,6 +15,7 @@ mod replayed_calls;
 
 mod admission;
 
+mod announced_calls;
 mod call_executor;
 mod concurrency_slots;
 mod running_call;
@@ -24,9 +25,8 @@ mod saved_calls;
 
 mod call_journal;
 
-pub(crate) use call_journal::{CallJournal, CallStart, CallsBegin};
+pub use call_journal::{CallJournal, CallsBegin};
 pub use result_collector::ToolRunOutcome;
 pub(crate) use result_collector::redact_each;
 pub use saved_calls::SavedCalls;
-pub(crate) use tool_run::ProgressRedactor;
 pub use tool_run::ToolRun;

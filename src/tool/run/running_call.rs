@@ -2,7 +2,7 @@
 
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll, ready};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::Stream;
@@ -11,21 +11,16 @@ use futures::stream::StreamExt;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::catch_panic;
 use crate::event::ToolEvent;
-use crate::item::{Content, INTERRUPTED_MID_EXECUTION, RawJson, ResultKind, ToolCall, ToolResult};
+use crate::item::{Content, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::tool::context::CallRecord;
-use crate::tool::run::call_journal::{CallJournal, CallStart};
 use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
-use crate::tool::{PreparedCall, Suspension, ToolContext, ToolUpdate, UpdateStream};
+use crate::tool::{Suspension, ToolContext, ToolUpdate, UpdateStream};
 
 /// Runs a single call. The stream yields progress updates, followed by the end of the call.
 pub(super) struct RunningCall {
     index: usize,
     call: ToolCall,
-    journal: Option<Arc<dyn CallJournal>>,
-    /// The prepared call and its context while the call is waiting for the journal to let it start;
-    /// otherwise `None`.
-    waiting: Option<(PreparedCall, ToolContext)>,
     /// The stream of updates. This field is `None` once the result has arrived, since the stream is
     /// dropped before the result is emitted.
     updates: Option<UpdateStream>,
@@ -48,6 +43,12 @@ pub(super) enum CallUpdate {
     Suspended { call_index: usize, call: ToolCall, suspension: Box<Suspension> },
 }
 
+/// Returns the event that reports the start of a call.
+pub(super) fn started_event(call: &ToolCall) -> ToolEvent {
+    let ToolCall { call_id, name, arguments } = call.clone();
+    ToolEvent::Started { call_id, name, arguments }
+}
+
 impl RunningCall {
     /// Starts a call. The call keeps its slot until it ends. No code in the tool's stream runs
     /// before the first poll.
@@ -60,21 +61,14 @@ impl RunningCall {
         limit: Option<TimeLimit>,
         context: ToolContext,
         slot: Option<HeldSlot>,
-        journal: Option<Arc<dyn CallJournal>>,
     ) -> Result<Self, Box<AnsweredCall>> {
         let ReadyCall { index: at, call, prepared, .. } = ready_call;
         let record = context.call_record();
-        let started = match journal {
-            Some(_) => Ok((Some((prepared, context)), None)),
-            None => prepared.start(context).map(|updates| (None, Some(updates))),
-        };
-        match started {
-            Ok((waiting, updates)) => Ok(Self {
+        match prepared.start(context) {
+            Ok(updates) => Ok(Self {
                 index: at,
                 call,
-                journal,
-                waiting,
-                updates,
+                updates: Some(updates),
                 record,
                 limit,
                 alarm: None,
@@ -94,11 +88,6 @@ impl RunningCall {
         }
     }
 
-    pub(super) fn started_event(&self) -> ToolEvent {
-        let ToolCall { call_id, name, arguments } = self.call.clone();
-        ToolEvent::Started { call_id, name, arguments }
-    }
-
     /// Extends the deadline by the time for which the consumer paused.
     pub(super) fn extend_deadline(&mut self, pause: Duration) {
         if let Some(alarm) = &mut self.alarm {
@@ -106,40 +95,7 @@ impl RunningCall {
         }
     }
 
-    /// Waits until the journal allows the call to start.
-    fn poll_start(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
-        let (Some(_), Some(journal)) = (&self.waiting, &self.journal) else {
-            return Poll::Ready(None);
-        };
-        let start = ready!(journal.poll_start(&self.call.call_id, cx));
-        let Some((prepared, context)) = self.waiting.take() else { return Poll::Ready(None) };
-        Poll::Ready(match start {
-            CallStart::Run => match prepared.start(context) {
-                Ok(updates) => {
-                    self.updates = Some(updates);
-                    None
-                }
-                Err(message) => Some(self.end(ResultKind::Panic, panic_message(&message).into())),
-            },
-            CallStart::Result(result) => {
-                self.drop_updates();
-                let ToolCall { call_id, name, .. } = self.call.clone();
-                Some(CallUpdate::Answered(Box::new(AnsweredCall {
-                    index: self.index,
-                    call: self.call.clone(),
-                    result: ToolResult { call_id, name, ..result },
-                })))
-            }
-            CallStart::Interrupted => {
-                Some(self.end(ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION.into()))
-            }
-        })
-    }
-
     fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
-        if let Some(update) = ready!(self.poll_start(cx)) {
-            return Poll::Ready(Some(update));
-        }
         let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
         if self.alarm.is_none() {
             self.alarm = self.limit.map(Deadline::new);
@@ -220,13 +176,9 @@ impl RunningCall {
     /// the result is not lost and the other calls are still dropped.
     fn drop_updates(&mut self) {
         self.record.mark_cancelled();
-        self.waiting = None;
         let updates = self.updates.take();
         let _ = catch_panic(|| drop(updates));
         self.slot = None;
-        if let Some(journal) = self.journal.take() {
-            journal.end(&self.call.call_id);
-        }
     }
 }
 
@@ -240,7 +192,7 @@ impl Stream for RunningCall {
 
 impl Drop for RunningCall {
     fn drop(&mut self) {
-        if self.updates.is_some() || self.waiting.is_some() {
+        if self.updates.is_some() {
             self.drop_updates();
         }
     }

@@ -58,8 +58,7 @@ pub struct ToolRun {
 }
 
 /// A function that redacts the progress that a call reports.
-pub(crate) type ProgressRedactor =
-    Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
+type ProgressRedactor = Arc<dyn Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync>;
 
 impl Toolkit {
     /// Runs the calls in a turn that follows `history`.
@@ -192,26 +191,30 @@ impl ToolRun {
         self
     }
 
-    /// Returns the maximum number of calls that can run concurrently.
-    pub(crate) fn max_concurrency(&self) -> usize {
-        self.turn_calls.toolkit.max_concurrency()
-    }
-
     /// Sets the function that redacts the progress of calls that are executed separately from the
     /// run.
-    pub(crate) fn with_progress_redactor(mut self, redactor: ProgressRedactor) -> Self {
-        self.progress_redactor = Some(redactor);
+    pub(crate) fn with_progress_redactor(
+        mut self,
+        redactor: impl Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync + 'static,
+    ) -> Self {
+        self.progress_redactor = Some(Arc::new(redactor));
         self
     }
 
-    /// Returns the function that redacts the progress of calls that are executed separately from
-    /// the run.
-    pub(crate) fn progress_redactor(&self) -> Option<ProgressRedactor> {
-        self.progress_redactor.clone()
+    /// Returns a function that redacts the progress of an agent's calls with the agent's hooks, for
+    /// a [world](crate::world::World) that executes calls elsewhere and shows their progress.
+    ///
+    /// If a hook fails, the function returns an error, and the progress becomes `null`.
+    pub fn progress_redactor(
+        &self,
+    ) -> impl Fn(&ToolCall, &mut RawJson) -> Result<(), Error> + Send + Sync + 'static {
+        let redactor = self.progress_redactor.clone();
+        move |call, data| redactor.as_ref().map_or(Ok(()), |redact| redact(call, data))
     }
 
-    /// Sets a journal, which decides when calls start and stores their results.
-    pub(crate) fn with_journal(self, journal: Arc<dyn CallJournal>) -> Self {
+    /// Sets a [journal](CallJournal), which decides whether and when the calls start. A run with
+    /// saved calls ignores the journal.
+    pub fn with_journal(self, journal: Arc<dyn CallJournal>) -> Self {
         Self { source: self.source.with_journal(journal), ..self }
     }
 

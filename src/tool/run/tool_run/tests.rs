@@ -8,7 +8,7 @@ use turnstream_test_support::transitions::{self, Machine};
 
 use super::*;
 use crate::request::ToolSpec;
-use crate::tool::run::call_journal::{CallStart, CallsBegin};
+use crate::tool::CallsBegin;
 use crate::tool::run::journaled_calls::JournalStage;
 use crate::tool::{PreparedCall, Tool, ToolHandler, ToolUpdate};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
@@ -19,8 +19,8 @@ struct Surroundings {
     /// The input that is applied in the current poll.
     input: String,
     is_tool_running: bool,
-    /// The journal's or the recording's question that has no answer yet.
-    asked: Option<Question>,
+    /// The question to the journal that has no answer yet.
+    pending_question: Option<Question>,
     /// The waker of whatever waits for the next input.
     waker: Option<Waker>,
     effects: Vec<&'static str>,
@@ -55,7 +55,7 @@ impl Shared {
         self.with(|it| {
             it.waker = Some(cx.waker().clone());
             let answer = answer(&it.input);
-            it.asked = answer.is_none().then_some(question);
+            it.pending_question = answer.is_none().then_some(question);
             answer.map_or(Poll::Pending, Poll::Ready)
         })
     }
@@ -127,7 +127,7 @@ impl CallJournal for Shared {
                     let (call_id, name) = ("c".to_owned(), "t".to_owned());
                     let data = json!(1).into();
                     let progress = ToolEvent::Progress { call_id, name, data };
-                    CallsBegin::Ended(vec![Event::Tool(progress)])
+                    CallsBegin::EndedEarly(vec![Event::Tool(progress)])
                 }
                 _ => return None,
             })
@@ -142,28 +142,15 @@ impl CallJournal for Shared {
         self.note("idle");
     }
 
-    fn has_result(&self, _: &str) -> bool {
-        false
-    }
-
-    fn poll_start(&self, _: &str, cx: &mut Context<'_>) -> Poll<CallStart> {
-        self.answer(Question::Start, cx, |input| {
-            Some(match input {
-                "the journal lets the call start" => CallStart::Run,
-                "the journal has the call's result" => CallStart::Result(result()),
-                "the journal has lost the call" => CallStart::Interrupted,
-                _ => return None,
-            })
+    fn poll_start(&self, _: &ToolCall, cx: &mut Context<'_>) -> Poll<Option<ToolResult>> {
+        self.answer(Question::Start, cx, |input| match input {
+            "the journal lets the call start" => Some(None),
+            "the journal has the call's result" => Some(Some(result())),
+            _ => None,
         })
     }
 
-    fn end(&self, _: &str) {}
-
-    fn on_repeated(&self) {
-        self.note("repeated");
-    }
-
-    fn poll_kept(&self, cx: &mut Context<'_>) -> Poll<()> {
+    fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()> {
         let is_stored = |input: &str| (input == "the journal has stored the results").then_some(());
         self.answer(Question::Stored, cx, is_stored)
     }
@@ -179,7 +166,25 @@ fn saved_calls() -> SavedCalls {
     SavedCalls { events, ..SavedCalls::default() }
 }
 
-/// A run with a single call, and what surrounds it.
+/// A turn with these calls, each with its id and the name of its tool.
+fn turn(calls: &[(&str, &str)]) -> Arc<Turn> {
+    let mut turn = TurnBuilder::new();
+    for (call_id, name) in calls {
+        let (call_id, name) = ((*call_id).to_owned(), (*name).to_owned());
+        turn.absorb(TurnEvent::ToolCallStart { call_id: call_id.clone(), name });
+        turn.absorb(TurnEvent::ToolCallEnd { call_id });
+    }
+    turn.stop(StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let mut events = std::iter::from_fn(|| turn.next_event());
+    let complete = events.find_map(|event| match event {
+        TurnEvent::TurnComplete { turn } => Some(turn),
+        _ => None,
+    });
+    complete.unwrap()
+}
+
+/// A run with a single call, and its surroundings.
 struct RunMachine {
     run: Option<ToolRun>,
     shared: Shared,
@@ -192,18 +197,9 @@ impl RunMachine {
         let shared = Shared::default();
         let spec = ToolSpec::new("t", "", json!({ "type": "object" }));
         let toolkit = Toolkit::new([Tool::from_handler(TestTool(spec, shared.clone()))]);
-        let mut turn = TurnBuilder::new();
-        let (call_id, name) = ("c".to_owned(), "t".to_owned());
-        turn.absorb(TurnEvent::ToolCallStart { call_id: call_id.clone(), name });
-        turn.absorb(TurnEvent::ToolCallEnd { call_id });
-        turn.stop(StopReason::ToolCalls, "");
-        turn.complete().unwrap();
-        let turn = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {
-            TurnEvent::TurnComplete { turn } => Some(turn),
-            _ => None,
-        });
+        let turn = turn(&[("c", "t")]);
         let saved = shared.clone();
-        let run = toolkit.run(&History::empty("h"), &turn.unwrap()).with_policy(TestPolicy);
+        let run = toolkit.run(&History::empty("h"), &turn).with_policy(TestPolicy);
         let run = run.on_complete(move |_| saved.note("saves"));
         Self { run: Some(run), shared, is_new: true, is_recorded: false }
     }
@@ -219,9 +215,6 @@ impl RunMachine {
             Poll::Ready(Some(event)) => self.shared.note(match event {
                 ToolEvent::Started { .. } => "starts the call",
                 ToolEvent::Progress { .. } => "progress",
-                ToolEvent::Output(result) if result.kind == ResultKind::Interrupted => {
-                    "interrupted"
-                }
                 ToolEvent::Output(_) => "result",
                 _ => "another event",
             }),
@@ -236,7 +229,8 @@ impl RunMachine {
 impl Machine for RunMachine {
     fn state(&self) -> String {
         let run = self.run.as_ref().unwrap();
-        let (is_running, asked) = self.shared.with(|it| (it.is_tool_running, it.asked));
+        let (is_running, pending_question) =
+            self.shared.with(|it| (it.is_tool_running, it.pending_question));
         let (error, has_result) =
             (run.result_collector.error(), run.result_collector.has_result("c"));
         let state = match &run.source {
@@ -255,7 +249,7 @@ impl Machine for RunMachine {
                 (JournalStage::Running(_), Some(_), _) => "failed under a journal",
                 (JournalStage::Running(_), None, true) => "answered under a journal",
                 (JournalStage::Running(_), None, false) if is_running => "running under a journal",
-                (JournalStage::Running(_), None, false) if asked.is_some() => {
+                (JournalStage::Running(_), None, false) if pending_question.is_some() => {
                     "awaiting the call's start"
                 }
                 (JournalStage::Running(_), None, false) => "call announced",
@@ -301,9 +295,9 @@ impl Machine for RunMachine {
             "the journal lets the calls run"
             | "the journal has the calls' results"
             | "the journal has the events before an early end" => Some(Question::Begin),
-            "the journal lets the call start"
-            | "the journal has the call's result"
-            | "the journal has lost the call" => Some(Question::Start),
+            "the journal lets the call start" | "the journal has the call's result" => {
+                Some(Question::Start)
+            }
             "the journal has stored the results" => Some(Question::Stored),
             "a recorded result arrives" | "the recording ends" => {
                 if self.is_recorded && !self.run.as_ref().unwrap().is_terminated() {
@@ -317,7 +311,7 @@ impl Machine for RunMachine {
             }
             _ => None,
         };
-        if question.is_some() && self.shared.with(|it| it.asked) == question {
+        if question.is_some() && self.shared.with(|it| it.pending_question) == question {
             self.poll();
         }
         let effects = self.shared.with(|it| mem::take(&mut it.effects));
@@ -329,4 +323,60 @@ impl Machine for RunMachine {
 fn a_tool_run_moves_between_its_states_as_its_table_says() {
     let table = include_str!("../tool_run.md");
     transitions::check(table, "# The states of a tool run", RunMachine::new);
+}
+
+/// Lets all calls run, and stores nothing.
+struct NoJournal;
+
+impl CallJournal for NoJournal {
+    fn poll_begin(&self, _: &mut Context<'_>) -> Poll<CallsBegin> {
+        Poll::Ready(CallsBegin::Live(Vec::new()))
+    }
+
+    fn poll_end(&self, _: &mut Context<'_>) -> Poll<()> {
+        Poll::Ready(())
+    }
+}
+
+#[test]
+fn calls_with_a_journal_are_all_announced_and_then_wait_for_slots() {
+    // The number of running calls, and the numbers that the calls saw when they started.
+    let seen: Arc<Mutex<(usize, Vec<usize>)>> = Arc::default();
+    let tool = |name: &str| {
+        let (spec, seen) =
+            (ToolSpec::new(name, "", json!({ "type": "object" })), Arc::clone(&seen));
+        let tool = Tool::raw(spec, move |_, _| {
+            let seen = Arc::clone(&seen);
+            async move {
+                let running = {
+                    let mut seen = seen.lock().unwrap();
+                    seen.0 += 1;
+                    seen.0
+                };
+                seen.lock().unwrap().1.push(running);
+                let mut was_polled = false;
+                std::future::poll_fn(|cx| match mem::replace(&mut was_polled, true) {
+                    true => Poll::Ready(()),
+                    false => {
+                        cx.waker().wake_by_ref();
+                        Poll::Pending
+                    }
+                })
+                .await;
+                seen.lock().unwrap().0 -= 1;
+                "done"
+            }
+        });
+        tool.unwrap()
+    };
+    let toolkit = Toolkit::new([tool("shared"), tool("alone").exclusive()]);
+    let toolkit = toolkit.with_max_concurrency(2.try_into().unwrap());
+    let turn = turn(&[("1", "shared"), ("2", "shared"), ("3", "shared"), ("4", "alone")]);
+    let run = toolkit.run(&History::empty("h"), &turn).with_journal(Arc::new(NoJournal));
+    let events: Vec<ToolEvent> = futures::executor::block_on(run.collect());
+    let is_start = |event: &ToolEvent| matches!(event, ToolEvent::Started { .. });
+    assert_eq!(events.iter().map(is_start).collect::<Vec<_>>(), [[true; 4], [false; 4]].concat());
+    let mut running = seen.lock().unwrap().1.clone();
+    assert_eq!(running.pop(), Some(1), "the exclusive call runs last, and alone");
+    assert_eq!((running.len(), running.iter().max()), (3, Some(&2)));
 }
