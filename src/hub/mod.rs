@@ -133,7 +133,7 @@ pub use log::event_log::{
     EventLog, LogContent, LogEntry, LogStats, LogUnavailable, NotRunning, RunLost, StaleEpoch,
     TooSlow,
 };
-pub use log::event_number::{EventNumber, ParseEventNumberError};
+pub use log::event_number::EventNumber;
 pub use log::memory_log::MemoryLog;
 pub use log::snapshot::Snapshot;
 pub use read::reader::{HubEvent, Reader};

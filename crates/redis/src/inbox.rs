@@ -8,13 +8,12 @@ use futures::stream::{BoxStream, StreamExt, unfold};
 use redis::streams::StreamRangeReply;
 use tokio::time::Instant;
 use turnstream::agent::InputReceipt;
+use turnstream::durable::StoredCommand;
 use turnstream::env::{Ids, SystemIds};
-use turnstream::hub::backend::{
-    answer_from_json, answer_to_json, command_from_json, command_to_json,
-};
 use turnstream::hub::{Command, NotRunning, SentCommand};
 use turnstream::{Error, ErrorKind};
 
+use crate::answer::{answer_from_json, answer_to_json};
 use crate::inner::Inner;
 use crate::mirror::parse_id;
 use crate::outbox::Outbox;
@@ -110,7 +109,8 @@ impl OpenInbox {
         for id in page.ids {
             self.last = format!("({}", id.id);
             let json: Vec<u8> = id.get("command").unwrap_or_default();
-            let Some((command_id, command)) = command_from_json(&json) else {
+            let Ok(StoredCommand { id: command_id, command }) = serde_json::from_slice(&json)
+            else {
                 // Another program wrote this entry.
                 let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
                 self.outbox.put(async move {
@@ -172,7 +172,12 @@ pub(crate) async fn send(
     let max_bytes = if is_interrupt { u64::from(u32::MAX) } else { MAX_WAITING_BYTES };
     let mut script = inner.scripts.send.prepare_invoke();
     script.key(keys.open(run)).key(keys.inbox(run));
-    script.arg(command_to_json(&id, command)?).arg(capacity).arg(settings.expiry_ms());
+    let command = StoredCommand { id: id.clone(), command };
+    let json = serde_json::to_string(&command).map_err(|error| {
+        let message = "the command cannot be sent to another machine";
+        Error::new(ErrorKind::Unsupported, message).with_source(error)
+    })?;
+    script.arg(json).arg(capacity).arg(settings.expiry_ms());
     script.arg(max_bytes);
     let status: String = inner.connection.script(&script).await?;
     match status.as_str() {

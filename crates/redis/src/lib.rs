@@ -71,6 +71,7 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod answer;
 mod connection;
 mod directory;
 mod events;

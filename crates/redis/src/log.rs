@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use turnstream::env::{Ids, SystemIds};
-use turnstream::hub::backend::content_to_json;
 use turnstream::hub::{EventNumber, LogContent, LogEntry, NotRunning, StaleEpoch};
 use turnstream::{Error, ErrorKind};
 
@@ -111,7 +110,10 @@ async fn write(
     script.arg(&own.owner).arg(before).arg(inner.settings.expiry_ms());
     script.arg(u8::from(has_end)).arg(trim_before.map_or_else(String::new, id));
     for entry in entries {
-        script.arg(id(&entry.number)).arg(content_to_json(&entry.content)?);
+        let json = serde_json::to_string(&entry.content).map_err(|error| {
+            Error::new(ErrorKind::Store, "an entry of a log is not JSON").with_source(error)
+        })?;
+        script.arg(id(&entry.number)).arg(json);
     }
     let (status, found): (String, String) = inner.connection.script(&script).await?;
     match status.as_str() {

@@ -2,7 +2,6 @@
 
 use serde::Deserialize;
 use turnstream::hub::LogContent;
-use turnstream::hub::backend::content_from_json;
 
 /// The version of the marker's format. Readers reject later versions.
 const VERSION: u32 = 1;
@@ -26,7 +25,7 @@ struct Marker {
 /// Decodes an entry. Returns `None` if the entry was written by another program or by a later
 /// version of this crate.
 pub(crate) fn decode(json: &[u8]) -> Option<StreamEntry> {
-    if let Some(content) = content_from_json(json) {
+    if let Ok(content) = serde_json::from_slice(json) {
         return Some(StreamEntry::Content(content));
     }
     let marker: Marker = serde_json::from_slice(json).ok()?;

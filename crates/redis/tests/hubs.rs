@@ -233,8 +233,12 @@ async fn a_run_of_a_killed_process_is_lost_once_and_can_be_read_after_it_is_resu
     })
     .await;
     assert!(killed.elapsed() < Duration::from_secs(5), "{:?}", killed.elapsed());
-    let texts: Vec<String> =
-        snapshot.history().iter().filter_map(|item| item.as_text().map(str::to_owned)).collect();
+    let texts: Vec<String> = snapshot
+        .to_journal()
+        .history()
+        .iter()
+        .filter_map(|item| item.as_text().map(str::to_owned))
+        .collect();
     assert!(texts.contains(&"Done.".to_owned()), "{texts:?}");
     let ended = by_id.collect::<Vec<_>>().await.pop().unwrap().unwrap_err();
     assert!(ended.find_source::<RunLost>().is_some(), "{ended}");

@@ -1,11 +1,11 @@
-//! The JSON format for commands and their answers. Later versions of the crate may extend the
+//! The JSON format for commands. Later versions of the crate may extend the
 //! format, but must not change or remove any part of it.
 
 use serde::{Deserialize, Serialize};
 
 use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
-use crate::hub::{Command, NotRunning};
+use crate::hub::Command;
 use crate::item::{Content, Item, PendingCall, RawJson};
 use crate::tool::{ToolOutput, Verdict};
 
@@ -57,23 +57,13 @@ enum VerdictJson {
     },
 }
 
-#[derive(Serialize, Deserialize)]
-struct AnswerJson {
-    v: u32,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    error: Option<Error>,
-    /// Whether the error means that the run no longer accepts commands.
-    #[serde(default)]
-    is_over: bool,
-}
-
 /// Encodes a command and its id as JSON, for an inbox on another machine.
 ///
 /// # Errors
 ///
 /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the command cannot be written as
 /// JSON.
-pub fn command_to_json(id: &str, command: Command) -> Result<String, Error> {
+pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt { reason: None },
         Command::InterruptWithReason(reason) => {
@@ -103,7 +93,7 @@ pub fn command_to_json(id: &str, command: Command) -> Result<String, Error> {
 
 /// Decodes a command and its id. Returns `None` if the JSON is not a command from this crate or was
 /// written in a later version of the format.
-pub fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
+pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
     let CommandJson { v, id, command } = serde_json::from_slice(json).ok()?;
     if v > VERSION {
         return None;
@@ -129,30 +119,6 @@ pub fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
         ActionJson::ToolProgress { call_id, data } => Command::ToolProgress { call_id, data },
     };
     Some((id, command))
-}
-
-/// Encodes a run's answer to a command. If the answer is an error, its source is kept only if it is
-/// a [`NotRunning`].
-pub fn answer_to_json(answer: Result<(), Error>) -> String {
-    let error = answer.err();
-    let is_over = error.as_ref().is_some_and(|error| error.find_source::<NotRunning>().is_some());
-    serde_json::to_string(&AnswerJson { v: VERSION, error, is_over }).unwrap_or_default()
-}
-
-/// Decodes the answer of the run with the id `run` to a command.
-///
-/// # Errors
-///
-/// Returns the run's error, or a [`Store`](ErrorKind::Store) error if the JSON is not an answer.
-pub fn answer_from_json(run: &str, json: &[u8]) -> Result<(), Error> {
-    let answer: AnswerJson = serde_json::from_slice(json).map_err(|error| {
-        Error::new(ErrorKind::Store, "the answer of the run cannot be read").with_source(error)
-    })?;
-    match answer {
-        AnswerJson { is_over: true, .. } => Err(NotRunning { run: run.to_owned() }.into()),
-        AnswerJson { error: Some(error), .. } => Err(error),
-        AnswerJson { error: None, .. } => Ok(()),
-    }
 }
 
 #[cfg(test)]
@@ -230,6 +196,5 @@ mod tests {
         for text in ["", "{}", r#"{"v":2,"id":"i","command":{"type":"interrupt"}}"#] {
             assert!(command_from_json(text.as_bytes()).is_none(), "{text}");
         }
-        assert!(answer_from_json("r", b"?").is_err());
     }
 }

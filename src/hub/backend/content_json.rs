@@ -4,12 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::json;
-use serde_json::value::RawValue;
 
-use crate::error::{Error, ErrorKind};
+use crate::error::Error;
 use crate::event::Event;
 use crate::hub::{LogContent, Snapshot};
-use crate::item::{History, PendingCall};
+use crate::item::{History, PendingCall, RawJson};
 
 /// The version of the JSON format. Readers reject later versions.
 const VERSION: u32 = 1;
@@ -55,13 +54,13 @@ impl Serialize for WireEvent<'_> {
 /// The fields of all entry types. The values of these fields are parsed once the entry's type is
 /// known.
 #[derive(Deserialize)]
-struct EntryOwned<'a> {
+struct EntryOwned {
     v: u32,
     r#type: String,
-    #[serde(borrow, default)]
-    event: Option<&'a RawValue>,
-    #[serde(borrow, default)]
-    snapshot: Option<&'a RawValue>,
+    #[serde(default)]
+    event: Option<RawJson>,
+    #[serde(default)]
+    snapshot: Option<RawJson>,
     #[serde(default)]
     error: Option<Error>,
 }
@@ -83,58 +82,57 @@ fn shared_events<'de, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<Arc<E
     Ok(Vec::<Event>::deserialize(deserializer)?.into_iter().map(Arc::new).collect())
 }
 
-/// Encodes the content of an entry as JSON. Of an error that ended the run, the kind and the
-/// message are kept, but not the sources.
-///
-/// # Errors
-///
-/// Returns a [`Store`](ErrorKind::Store) error if the content cannot be written as JSON.
-pub fn content_to_json(content: &LogContent) -> Result<String, Error> {
-    let content = match content {
-        LogContent::Event(event) => ContentRef::Event { event: WireEvent(event) },
-        LogContent::Snapshot(snapshot) => ContentRef::Snapshot {
-            snapshot: SnapshotRef {
-                run: snapshot.run(),
-                start: snapshot.start(),
-                starts_at: snapshot.starts_at(),
-                events: snapshot.events().iter().map(|event| WireEvent(event)).collect(),
-                pending: snapshot.pending_before(),
+/// Of an error that ended the run, the kind and the message are serialized, but not the sources.
+impl Serialize for LogContent {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let content = match self {
+            Self::Event(event) => ContentRef::Event { event: WireEvent(event) },
+            Self::Snapshot(snapshot) => ContentRef::Snapshot {
+                snapshot: SnapshotRef {
+                    run: snapshot.run(),
+                    start: snapshot.start(),
+                    starts_at: snapshot.starts_at(),
+                    events: snapshot.events().iter().map(|event| WireEvent(event)).collect(),
+                    pending: snapshot.pending_before(),
+                },
             },
-        },
-        LogContent::End(error) => ContentRef::End { error: error.as_ref() },
-    };
-    serde_json::to_string(&EntryRef { v: VERSION, content }).map_err(|error| {
-        Error::new(ErrorKind::Store, "an entry of a log is not JSON").with_source(error)
-    })
+            Self::End(error) => ContentRef::End { error: error.as_ref() },
+        };
+        EntryRef { v: VERSION, content }.serialize(serializer)
+    }
 }
 
-/// Decodes the content of an entry. Returns `None` if the JSON is not the content of an entry, or
-/// was written in a later version of the format.
-pub fn content_from_json(json: &[u8]) -> Option<LogContent> {
-    let read: EntryOwned<'_> = serde_json::from_slice(json).ok()?;
-    if read.v > VERSION {
-        return None;
-    }
-    match read.r#type.as_str() {
-        "event" => {
-            let event = serde_json::from_str(read.event?.get()).ok()?;
-            Some(LogContent::Event(Arc::new(event)))
+impl<'de> Deserialize<'de> for LogContent {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        use serde::de::Error as _;
+        let read = EntryOwned::deserialize(deserializer)?;
+        if read.v > VERSION {
+            return Err(D::Error::custom("an entry of a later version"));
         }
-        "snapshot" => {
-            let read: SnapshotOwned = serde_json::from_str(read.snapshot?.get()).ok()?;
-            let run = read.run.map(Arc::from);
-            let snapshot =
-                Snapshot::from_parts(run, read.start, read.starts_at, read.events, read.pending);
-            Some(LogContent::Snapshot(Arc::new(snapshot)))
+        let missing = || D::Error::custom("an entry without its content");
+        match read.r#type.as_str() {
+            "event" => {
+                let event = read.event.ok_or_else(missing)?;
+                Ok(Self::Event(Arc::new(event.deserialize_as().map_err(D::Error::custom)?)))
+            }
+            "snapshot" => {
+                let read = read.snapshot.ok_or_else(missing)?;
+                let read: SnapshotOwned = read.deserialize_as().map_err(D::Error::custom)?;
+                let SnapshotOwned { run, start, starts_at, events, pending } = read;
+                let run = run.map(Arc::from);
+                let snapshot = Snapshot::from_parts(run, start, starts_at, events, pending);
+                Ok(Self::Snapshot(Arc::new(snapshot)))
+            }
+            "end" => Ok(Self::End(read.error)),
+            _ => Err(D::Error::custom("not the content of an entry")),
         }
-        "end" => Some(LogContent::End(read.error)),
-        _ => None,
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::error::ErrorKind;
     use crate::item::{Item, ToolCall};
 
     /// An entry of each kind.
@@ -155,7 +153,7 @@ mod tests {
             LogContent::End(None),
             LogContent::End(Some(failed)),
         ]);
-        contents.map(|content| content_to_json(&content).unwrap()).collect()
+        contents.map(|content| serde_json::to_string(&content).unwrap()).collect()
     }
 
     /// The stored form of [`entries`].
@@ -169,8 +167,8 @@ mod tests {
     #[test]
     fn stored_log_entries_are_read() {
         for line in STORED.lines() {
-            let read = content_from_json(line.as_bytes()).unwrap();
-            assert_eq!(content_to_json(&read).unwrap(), line);
+            let read = serde_json::from_str::<LogContent>(line).unwrap();
+            assert_eq!(serde_json::to_string(&read).unwrap(), line);
         }
     }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::Arc;
 
+use crate::error::{Error, ErrorKind};
+
 /// Identifies an event in its run's log, in the form `{run}.{epoch}-{number}`.
 ///
 /// When a client reconnects, it sends the number of the last event that it received, for example in
@@ -66,13 +68,8 @@ impl fmt::Display for EventNumber {
     }
 }
 
-/// The error returned when a string is not a valid event number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("not the number of an event")]
-pub struct ParseEventNumberError;
-
 impl FromStr for EventNumber {
-    type Err = ParseEventNumberError;
+    type Err = Error;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let parse = || {
@@ -81,7 +78,8 @@ impl FromStr for EventNumber {
             (!run.is_empty()).then_some(())?;
             Some(Self::new(run, parse_digits(epoch)?, parse_digits(number)?))
         };
-        parse().ok_or(ParseEventNumberError)
+        let message = "not the number of an event";
+        parse().ok_or_else(|| Error::new(ErrorKind::InvalidRequest, message))
     }
 }
 

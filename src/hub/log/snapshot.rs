@@ -7,7 +7,6 @@ use crate::hub::log::kept_events::{EventList, KeptEvents};
 use crate::item::{History, PendingCall};
 use crate::journal::Journal;
 use crate::session::{Session, SessionState};
-use crate::usage::Usage;
 
 /// The state of a run so far: the history at the start of the run, and the events since then.
 ///
@@ -97,18 +96,6 @@ impl Snapshot {
             journal.observe(event);
         }
         journal
-    }
-
-    /// Returns the history so far. A turn that is still streaming is included as an interrupted
-    /// turn.
-    pub fn history(&self) -> History {
-        self.to_journal().history()
-    }
-
-    /// Returns the tokens used so far by the run and its sub-agents.
-    pub fn usage(&self) -> Usage {
-        let journal = self.to_journal();
-        journal.usage() + journal.nested_usage()
     }
 
     /// Returns the calls that are waiting for a verdict.

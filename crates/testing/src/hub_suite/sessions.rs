@@ -98,7 +98,7 @@ pub(super) async fn a_reader_of_a_session_follows_it_from_run_to_run<B: Backend>
         panic!("no run is there: it begins with what is stored");
     };
     assert_eq!(
-        (snapshot.run(), snapshot.starts_at(), snapshot.history().len()),
+        (snapshot.run(), snapshot.starts_at(), snapshot.to_journal().history().len()),
         (None, Some(0), 0)
     );
     assert!(B::soon(reader.next()).await.is_none(), "it waits for a run");
@@ -147,7 +147,7 @@ pub(super) async fn after_a_restart_history_and_pending_calls_come_from_the_stor
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
         panic!("the run is gone");
     };
-    assert_eq!(snapshot.history(), session.history());
+    assert_eq!(snapshot.to_journal().history(), session.history());
     assert_eq!(snapshot.pending_calls().len(), 1);
     assert_eq!(snapshot.pending_calls()[0].name, "delete");
 }
@@ -200,7 +200,7 @@ pub(super) async fn a_reader_not_polled_during_a_run_receives_a_snapshot_of_the_
         let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
             panic!("the run is over");
         };
-        assert_eq!((snapshot.run(), snapshot.history().len()), (None, 2 * count));
+        assert_eq!((snapshot.run(), snapshot.to_journal().history().len()), (None, 2 * count));
         assert!(B::soon(reader.next()).await.is_none(), "nothing is told twice");
     }
     // The same after a run that the reader has read to its end.
@@ -238,7 +238,7 @@ pub(super) async fn reading_from_a_number_before_a_missed_run_returns_a_snapshot
     let Some(Ok(HubEvent::Snapshot { number: None, snapshot })) = reader.next().await else {
         panic!("another run has ended since");
     };
-    assert_eq!(snapshot.history().len(), 4);
+    assert_eq!(snapshot.to_journal().history().len(), 4);
     assert!(B::soon(reader.next()).await.is_none());
 }
 
