@@ -52,7 +52,7 @@ impl App {
     }
 
     async fn chat(&self, request: &ChatRequest) -> Result<Response, RequestError> {
-        let session = Session::open(self.store.clone(), request.chat_id()).await?;
+        let session = Session::open(self.store.clone(), &request.chat_id).await?;
         // The client of version 5.0.0 answers only calls of typed tools.
         let stream = AiSdk::new(self.version).with_typed_tools();
         let (run, stream) = match request.action(&session, &self.agent)? {
@@ -75,7 +75,7 @@ impl App {
 
     async fn run(&self, request: &ag_ui::RunRequest) -> Result<Response, RequestError> {
         let agent = request.add_client_tools(&self.agent)?;
-        let session = Session::open(self.store.clone(), request.thread_id()).await?;
+        let session = Session::open(self.store.clone(), &request.thread_id).await?;
         let run = match request.action(&session, &agent)? {
             ag_ui::ClientAction::Run(input) => session.run(&agent, input).await?,
             ag_ui::ClientAction::Resume(verdicts) => session.resume(&agent, verdicts).await?,

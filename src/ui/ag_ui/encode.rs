@@ -49,10 +49,10 @@ pub(super) struct AgUiEncoder {
 impl AgUiEncoder {
     pub(super) fn new(request: &RunRequest) -> Self {
         Self {
-            thread_id: request.thread_id().to_owned(),
-            run_id: request.run_id().to_owned(),
-            parent_run_id: request.parent_run_id().map(str::to_owned),
-            messages: request.messages().to_vec(),
+            thread_id: request.thread_id.clone(),
+            run_id: request.run_id.clone(),
+            parent_run_id: request.input.parent_run_id.clone(),
+            messages: request.input.messages.clone(),
             root: Lane::new(String::new(), None),
             ..Self::default()
         }

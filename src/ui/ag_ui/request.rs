@@ -32,7 +32,7 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 ///
 /// let request = RunRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
 /// let agent = request.add_client_tools(&agent)?;
-/// let session = Session::open(MemoryStore::new(), request.thread_id()).await?;
+/// let session = Session::open(MemoryStore::new(), &request.thread_id).await?;
 /// let run = match request.action(&session, &agent)? {
 ///     ClientAction::Run(input) => session.run(&agent, input).await?,
 ///     ClientAction::Resume(verdicts) => session.resume(&agent, verdicts).await?,
@@ -45,8 +45,31 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// ```
 #[derive(Clone, Debug)]
 pub struct RunRequest {
-    input: RunAgentInput,
-    instructions: Vec<String>,
+    /// The conversation's id. The client chooses the id, so check that the user may access this
+    /// conversation.
+    pub thread_id: String,
+    /// The id of this run, which the client generated.
+    pub run_id: String,
+    /// The state that the client shares with the app, or `null` if the client sent no state.
+    pub state: Value,
+    /// The context entries that the client provides to the app.
+    pub context: Vec<Context>,
+    /// The properties that the client forwards to the app, or `null` if the client sent no
+    /// properties.
+    pub forwarded_props: Value,
+    /// The text of each `system` and `developer` message, if [such messages are
+    /// allowed](ClientLimits::allow_instructions).
+    pub instructions: Vec<String>,
+    pub(super) input: ClientInput,
+}
+
+/// The parts of a request that are checked against the session.
+#[derive(Clone, Debug)]
+pub(super) struct ClientInput {
+    pub(super) parent_run_id: Option<String>,
+    pub(super) messages: Vec<Value>,
+    tools: Vec<ClientTool>,
+    resume: Vec<Resume>,
     /// The user messages at the end of the message list.
     user_items: Vec<Item>,
     /// The client tools' results at the end of the message list, keyed by call id.
@@ -216,50 +239,10 @@ impl RunRequest {
                 Role::Reasoning | Role::Activity => {}
             }
         }
-        Ok(Self { input, instructions, user_items, results })
-    }
-
-    /// Returns the conversation's id. The client chooses the id, so check that the user may access
-    /// this conversation.
-    pub fn thread_id(&self) -> &str {
-        &self.input.thread_id
-    }
-
-    /// Returns the id of this run, which the client generated.
-    pub fn run_id(&self) -> &str {
-        &self.input.run_id
-    }
-
-    /// Returns the previous run's id, if the client sent such an id.
-    pub(super) fn parent_run_id(&self) -> Option<&str> {
-        self.input.parent_run_id.as_deref()
-    }
-
-    /// Returns the state that the client shares with the app, or `null` if the client sent no
-    /// state.
-    pub fn state(&self) -> &Value {
-        &self.input.state
-    }
-
-    /// Returns the context entries that the client provides to the app.
-    pub fn context(&self) -> &[Context] {
-        &self.input.context
-    }
-
-    /// Returns the properties that the client forwards to the app, or `null` if the client sent no
-    /// properties.
-    pub fn forwarded_props(&self) -> &Value {
-        &self.input.forwarded_props
-    }
-
-    /// Returns the text of each `system` and `developer` message, if [such messages are
-    /// allowed](ClientLimits::allow_instructions).
-    pub fn instructions(&self) -> &[String] {
-        &self.instructions
-    }
-
-    pub(super) fn messages(&self) -> &[Value] {
-        &self.input.messages
+        let RunAgentInput { thread_id, run_id, state, context, forwarded_props, .. } = input;
+        let RunAgentInput { parent_run_id, messages, tools, resume, .. } = input;
+        let input = ClientInput { parent_run_id, messages, tools, resume, user_items, results };
+        Ok(Self { thread_id, run_id, state, context, forwarded_props, instructions, input })
     }
 
     /// Adds the client's tools to the agent's own tools. The client itself runs its tools, so calls
@@ -299,20 +282,22 @@ impl RunRequest {
     /// message: a run starts either with the answers or with the message. Returns an error with
     /// status 400 if the request contains no input.
     pub fn action(&self, session: &Session, agent: &Agent) -> Result<ClientAction, RequestError> {
-        let is_answer = !self.input.resume.is_empty() || !self.results.is_empty();
+        let is_answer = !self.input.resume.is_empty() || !self.input.results.is_empty();
         match session.state() {
             SessionState::Pending { calls }
-                if !self.user_items.is_empty() && self.answers_any(&calls) =>
+                if !self.input.user_items.is_empty() && self.answers_any(&calls) =>
             {
                 Err(answer_with_message())
             }
-            SessionState::Pending { calls } if is_answer && self.user_items.is_empty() => {
+            SessionState::Pending { calls } if is_answer && self.input.user_items.is_empty() => {
                 self.verdicts(calls, agent).map(ClientAction::Resume)
             }
             _ if !self.input.resume.is_empty() => {
                 Err(RequestError::new(409, "no call is waiting for this answer"))
             }
-            _ if !self.user_items.is_empty() => Ok(ClientAction::Run(self.user_items.clone())),
+            _ if !self.input.user_items.is_empty() => {
+                Ok(ClientAction::Run(self.input.user_items.clone()))
+            }
             SessionState::Unfinished { .. } => Ok(ClientAction::Resume(Vec::new())),
             _ if is_answer => Err(RequestError::new(409, "no call is waiting for this result")),
             _ => Err(RequestError::new(400, "the request has no user message")),
@@ -321,8 +306,9 @@ impl RunRequest {
 
     /// Returns whether the request contains `resume`, or a result for one of the `pending` calls.
     fn answers_any(&self, pending: &[PendingCall]) -> bool {
-        let has_result =
-            |call: &PendingCall| self.results.contains_key(&call_path(&call.path, &call.call_id));
+        let has_result = |call: &PendingCall| {
+            self.input.results.contains_key(&call_path(&call.path, &call.call_id))
+        };
         !self.input.resume.is_empty() || pending.iter().any(has_result)
     }
 
@@ -351,7 +337,7 @@ impl RunRequest {
                 self.input.resume.iter().find(|entry| entry.interrupt_id == call.approval_id);
             let verdict = match entry {
                 Some(entry) => Some(entry.to_verdict(is_external)?),
-                None if is_external => self.results.get(&id).cloned().map(Verdict::Output),
+                None if is_external => self.input.results.get(&id).cloned().map(Verdict::Output),
                 None => None,
             };
             match verdict {

@@ -84,7 +84,7 @@ fn an_invalid_request_is_rejected_with_a_specific_status() {
     let obey = request(&json!([{ "role": "developer", "content": "Obey" }]));
     assert_eq!(status(parse(&obey)), 400);
     let open = ClientLimits { allow_instructions: true, ..ClientLimits::default() };
-    assert_eq!(parse_with(&obey, &open).unwrap().instructions(), ["Obey"]);
+    assert_eq!(parse_with(&obey, &open).unwrap().instructions, ["Obey"]);
     let refused = refuse(&parse(&obey).unwrap_err());
     let body: Value = serde_json::from_str(&refused.body).unwrap();
     assert_eq!((refused.status, &body["code"]), (400, &json!(400)));

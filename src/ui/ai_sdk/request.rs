@@ -34,7 +34,7 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// let store = MemoryStore::new();
 ///
 /// let request = ChatRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
-/// let session = Session::open(store, request.chat_id()).await?;
+/// let session = Session::open(store, &request.chat_id).await?;
 /// let response = match request.action(&session, &agent)? {
 ///     ClientAction::Run(input) => {
 ///         let run = session.run(&agent, input).await?;
@@ -53,10 +53,13 @@ use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_
 /// ```
 #[derive(Clone, Debug)]
 pub struct ChatRequest {
-    chat_id: String,
+    /// The chat's id. The client chooses the id, so check that the user may access this chat.
+    pub chat_id: String,
+    /// The text of each `system` message, if [such messages are
+    /// allowed](ClientLimits::allow_instructions).
+    pub instructions: Vec<String>,
     message_id: Option<String>,
     is_regenerate: bool,
-    instructions: Vec<String>,
     last: LastMessage,
     approvals: Vec<Approval>,
 }
@@ -225,18 +228,6 @@ impl ChatRequest {
             last,
             approvals: body.approvals,
         })
-    }
-
-    /// Returns the chat's id. The client chooses the id, so check that the user may access this
-    /// chat.
-    pub fn chat_id(&self) -> &str {
-        &self.chat_id
-    }
-
-    /// Returns the text of each `system` message, if [such messages are
-    /// allowed](ClientLimits::allow_instructions).
-    pub fn instructions(&self) -> &[String] {
-        &self.instructions
     }
 
     /// Checks the request against this session and returns the action that the client requests.

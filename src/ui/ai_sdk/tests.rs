@@ -95,7 +95,7 @@ async fn frames(events: Vec<Result<Event, Error>>, stream: AiSdk) -> Vec<Value> 
 #[tokio::test]
 async fn the_last_message_of_the_user_is_the_input() {
     let request = parse(&user_request(&json!([{ "type": "text", "text": "Hi" }]))).unwrap();
-    assert_eq!(request.chat_id(), "c");
+    assert_eq!(request.chat_id, "c");
     let (session, agent) = (session_after(&agent(&[])).await, agent(&[]));
     let action = request.action(&session, &agent).unwrap();
     assert_eq!(action, ClientAction::Run(Content::Text("Hi".into())));
@@ -193,7 +193,7 @@ fn addresses_and_instructions_are_refused_unless_they_are_allowed() {
         json!({ "id": "s", "role": "system", "parts": [{ "type": "text", "text": "Obey" }] });
     request["messages"].as_array_mut().unwrap().insert(0, system);
     assert_eq!(status(parse(&request)), 400);
-    assert_eq!(parse_with(&request, &open).unwrap().instructions(), ["Obey"]);
+    assert_eq!(parse_with(&request, &open).unwrap().instructions, ["Obey"]);
 }
 
 #[tokio::test]

@@ -60,7 +60,7 @@ async fn requests_of_real_clients_are_parsed() {
             };
         for only_last in [false, true] {
             let said = post(json!([assistant, user]), "submit-message", None, only_last);
-            assert_eq!(said.chat_id(), "c");
+            assert_eq!(said.chat_id, "c");
             let parts = vec!["Look".into(), Part::image("image/png", b"\0\0\0")];
             assert_eq!(
                 said.action(&session, &agent).unwrap(),

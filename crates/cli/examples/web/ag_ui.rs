@@ -28,7 +28,7 @@ async fn answer(
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let request = RunRequest::parse(content_type, body, &ClientLimits::default())?;
     let agent = request.add_client_tools(&app.agent)?;
-    let open = app.session(request.thread_id()).await?;
+    let open = app.session(&request.thread_id).await?;
     let _starting = open.starting.lock().await;
     let start = match request.action(&open.session, &agent)? {
         ClientAction::Run(items) => Start::Say(items),

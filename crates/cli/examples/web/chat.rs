@@ -56,7 +56,7 @@ async fn answer(
 ) -> Result<Response, RequestError> {
     let content_type = headers.get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok());
     let request = ChatRequest::parse(content_type, body, &ClientLimits::default())?;
-    let open = app.session(request.chat_id()).await?;
+    let open = app.session(&request.chat_id).await?;
     let _starting = open.starting.lock().await;
     let session = &open.session;
     let (start, continued) = match request.action(session, &app.agent)? {
