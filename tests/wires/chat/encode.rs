@@ -5,9 +5,7 @@ use std::collections::HashSet;
 use serde_json::{Value, json};
 use turnstream::http::KeyHeader;
 use turnstream::item::{ItemFlag, Media, MediaSource, Part, ResultKind, ToolResult};
-use turnstream::provider::openai_chat::{
-    CallIdRule, Dialect, EmptyContent, MediaForms, SystemRole,
-};
+use turnstream::provider::openai_chat::{CallIdRule, Dialect, EmptyContent, MediaForms};
 use turnstream::request::Cache;
 use turnstream::{ErrorKind, Item};
 
@@ -54,7 +52,7 @@ fn instructions_have_the_dialects_role_and_position() {
         messages(&Dialect::MINIMAL),
         ["system: stable\\n\\ntoday", "user: a", "user: b", "user: c"]
     );
-    let developer = Dialect { system_role: SystemRole::Developer, ..Dialect::OPENAI };
+    let developer = Dialect { system_role: "developer", ..Dialect::OPENAI };
     assert_eq!(messages(&developer)[0], "developer: stable");
     request.system = turnstream::request::System::default();
     assert_eq!(message_roles(&encode_messages(vec![Item::user("a")], &Dialect::MINIMAL)), ["user"]);

@@ -31,15 +31,16 @@ pub struct Dialect {
     /// The header in which the API key is sent.
     pub key_header: KeyHeader,
 
-    /// The field for the output token limit.
-    pub max_tokens_field: MaxTokensField,
+    /// The name of the field for the output token limit: `max_completion_tokens`, which OpenAI's
+    /// newer models require, or `max_tokens`, which most compatible servers expect.
+    pub max_tokens_field: &'static str,
     /// Whether `stream_options.include_usage` is sent. Some servers reject this option, and others
     /// report usage even without it.
     pub stream_usage: bool,
     /// Whether `top_k` is supported. OpenAI itself does not support it.
     pub supports_top_k: bool,
-    /// The field for the seed.
-    pub seed_field: SeedField,
+    /// The name of the field for the seed, or `None` if the server does not support a seed.
+    pub seed_field: Option<&'static str>,
     /// The maximum number of stop sequences. OpenAI accepts "up to 4".
     pub max_stop_sequences: usize,
     /// The supported `tool_choice` values.
@@ -50,8 +51,9 @@ pub struct Dialect {
     pub reasoning_setting: ReasoningSetting,
     /// The supported `response_format` values.
     pub output_forms: OutputForms,
-    /// The field for the end user's id.
-    pub user_field: UserField,
+    /// The name of the field for the end user's id, or `None` if the server does not support such
+    /// an id. In OpenAI's API, `safety_identifier` replaces `user`.
+    pub user_field: Option<&'static str>,
     /// Whether `metadata` is supported. OpenAI requires `metadata` to be sent together with
     /// `store`, which can be set in [`Options::extra`](crate::request::Options::extra).
     pub supports_metadata: bool,
@@ -60,8 +62,9 @@ pub struct Dialect {
     /// whether or not the message has a marker.
     pub supports_cache_control: bool,
 
-    /// The role used for messages that contain instructions.
-    pub system_role: SystemRole,
+    /// The role of messages that contain instructions: `system`, which every server supports, or
+    /// `developer`, which replaces `system` "with o1 models and newer".
+    pub system_role: &'static str,
     /// The positions where system messages are allowed.
     pub system_position: SystemPosition,
     /// Whether a request must contain a message other than instructions. Without such a message,
@@ -95,29 +98,6 @@ pub struct Dialect {
     /// Whether `<tool_call>{"name":…,"arguments":{…}}</tool_call>` in the text is parsed as a tool
     /// call. A model's calls appear in the text in this form if the server does not parse them.
     pub parses_text_calls: bool,
-}
-
-/// The field in which a server expects the output token limit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum MaxTokensField {
-    /// The output token limit is sent as `max_completion_tokens`, which OpenAI's newer models
-    /// require.
-    MaxCompletionTokens,
-    /// The output token limit is sent as `max_tokens`, which most compatible servers expect.
-    MaxTokens,
-}
-
-/// The field in which a server expects the seed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SeedField {
-    /// The server does not support a seed.
-    None,
-    /// The seed is sent as `seed`.
-    Seed,
-    /// The seed is sent as `random_seed`.
-    RandomSeed,
 }
 
 /// The `tool_choice` values that a server supports.
@@ -162,28 +142,6 @@ pub enum OutputForms {
     /// The server supports `json_object`, and `json_schema` in `strict` mode. In `strict` mode, the
     /// server accepts only a subset of JSON Schema.
     ObjectAndStrictSchema,
-}
-
-/// The field in which a server expects the end user's id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum UserField {
-    /// The end user's id cannot be sent.
-    None,
-    /// The end user's id is sent as `user`.
-    User,
-    /// The end user's id is sent as `safety_identifier`, which replaces `user` in OpenAI's API.
-    SafetyIdentifier,
-}
-
-/// The role used for messages that contain instructions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum SystemRole {
-    /// The role `system`, which every server supports.
-    System,
-    /// The role `developer`, which replaces `system` "with o1 models and newer".
-    Developer,
 }
 
 /// The positions where a server allows system messages.

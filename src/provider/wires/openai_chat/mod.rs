@@ -15,9 +15,8 @@ mod wire;
 pub use crate::provider::codec::effort_names::EffortNames;
 pub use decode::Decoder;
 pub use dialect::{
-    CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
-    ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
-    UserField,
+    CallIdRule, Dialect, EmptyContent, MediaForms, OutputForms, ReasoningEcho, ReasoningSetting,
+    SystemPosition, ThinkTags, ToolChoices, TurnEnd,
 };
 pub use encode::encode;
 #[cfg(feature = "http")]

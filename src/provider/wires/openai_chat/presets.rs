@@ -1,9 +1,8 @@
 //! Predefined [`Dialect`]s for known servers.
 
 use super::dialect::{
-    CallIdRule, Dialect, EmptyContent, MaxTokensField, MediaForms, OutputForms, ReasoningEcho,
-    ReasoningSetting, SeedField, SystemPosition, SystemRole, ThinkTags, ToolChoices, TurnEnd,
-    UserField,
+    CallIdRule, Dialect, EmptyContent, MediaForms, OutputForms, ReasoningEcho, ReasoningSetting,
+    SystemPosition, ThinkTags, ToolChoices, TurnEnd,
 };
 use crate::http::KeyHeader;
 use crate::provider::codec::effort_names::EffortNames;
@@ -15,19 +14,19 @@ impl Dialect {
         name: "openai_compatible",
         base_url: "",
         key_header: KeyHeader::Bearer,
-        max_tokens_field: MaxTokensField::MaxTokens,
+        max_tokens_field: "max_tokens",
         stream_usage: false,
         supports_top_k: false,
-        seed_field: SeedField::None,
+        seed_field: None,
         max_stop_sequences: 4,
         tool_choice: ToolChoices::None,
         supports_parallel_tool_calls: false,
         reasoning_setting: ReasoningSetting::None,
         output_forms: OutputForms::TextOnly,
-        user_field: UserField::None,
+        user_field: None,
         supports_metadata: false,
         supports_cache_control: false,
-        system_role: SystemRole::System,
+        system_role: "system",
         system_position: SystemPosition::Front,
         requires_message: false,
         media_forms: MediaForms::None,
@@ -47,7 +46,7 @@ impl Dialect {
     /// the end of a stream, a seed, every `tool_choice`, and `parallel_tool_calls`.
     const BROADLY_COMPATIBLE: Self = Self {
         stream_usage: true,
-        seed_field: SeedField::Seed,
+        seed_field: Some("seed"),
         tool_choice: ToolChoices::KeywordsAndNamed,
         supports_parallel_tool_calls: true,
         ..Self::MINIMAL
@@ -58,10 +57,10 @@ impl Dialect {
     pub const OPENAI: Self = Self {
         name: "openai_chat",
         base_url: "https://api.openai.com/v1",
-        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        max_tokens_field: "max_completion_tokens",
         reasoning_setting: ReasoningSetting::Effort(EffortNames::OPENAI),
         output_forms: OutputForms::ObjectAndStrictSchema,
-        user_field: UserField::SafetyIdentifier,
+        user_field: Some("safety_identifier"),
         supports_metadata: true,
         system_position: SystemPosition::Anywhere,
         media_forms: MediaForms::FileBytes,
@@ -79,7 +78,7 @@ impl Dialect {
         name: "azure",
         base_url: "",
         key_header: KeyHeader::Named("api-key"),
-        user_field: UserField::User,
+        user_field: Some("user"),
         ..Self::OPENAI
     };
 
@@ -90,7 +89,7 @@ impl Dialect {
         supports_top_k: true,
         reasoning_setting: ReasoningSetting::Object(EffortNames::OPENAI),
         output_forms: OutputForms::ObjectAndStrictSchema,
-        user_field: UserField::User,
+        user_field: Some("user"),
         supports_cache_control: true,
         media_forms: MediaForms::FileUrls,
         empty_content: EmptyContent::Null,
@@ -113,10 +112,10 @@ impl Dialect {
     pub const GROQ: Self = Self {
         name: "groq",
         base_url: "https://api.groq.com/openai/v1",
-        max_tokens_field: MaxTokensField::MaxCompletionTokens,
+        max_tokens_field: "max_completion_tokens",
         reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndStrictSchema,
-        user_field: UserField::User,
+        user_field: Some("user"),
         media_forms: MediaForms::ImageUrls,
         empty_content: EmptyContent::Null,
         ..Self::BROADLY_COMPATIBLE
@@ -143,7 +142,7 @@ impl Dialect {
     pub const MISTRAL: Self = Self {
         name: "mistral",
         base_url: "https://api.mistral.ai/v1",
-        seed_field: SeedField::RandomSeed,
+        seed_field: Some("random_seed"),
         tool_choice: ToolChoices::KeywordsAndNamed,
         supports_parallel_tool_calls: true,
         reasoning_setting: ReasoningSetting::Effort(EffortNames {
@@ -181,7 +180,7 @@ impl Dialect {
         name: "ollama",
         base_url: "http://localhost:11434/v1",
         stream_usage: true,
-        seed_field: SeedField::Seed,
+        seed_field: Some("seed"),
         reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
         requires_message: true,
@@ -209,7 +208,7 @@ impl Dialect {
         supports_top_k: true,
         reasoning_setting: ReasoningSetting::Effort(EffortNames::LOW_MEDIUM_HIGH),
         output_forms: OutputForms::ObjectAndSchema,
-        user_field: UserField::User,
+        user_field: Some("user"),
         media_forms: MediaForms::ImageUrls,
         ..Self::BROADLY_COMPATIBLE
     };
@@ -223,7 +222,7 @@ impl Dialect {
         base_url: "http://localhost:1234/v1",
         stream_usage: true,
         supports_top_k: true,
-        seed_field: SeedField::Seed,
+        seed_field: Some("seed"),
         tool_choice: ToolChoices::Keywords,
         output_forms: OutputForms::Schema,
         media_forms: MediaForms::ImageBytes,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::dialect::{Dialect, UserField};
+use super::dialect::Dialect;
 use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::FrameReader;
@@ -52,7 +52,7 @@ impl ChatCompletions {
         } = Dialect::MINIMAL;
         let copied = Dialect {
             max_tokens_field,
-            user_field: UserField::User,
+            user_field: Some("user"),
             system_position,
             call_id_rule,
             tool_names_start_with_letter,

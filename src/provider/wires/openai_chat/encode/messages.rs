@@ -19,7 +19,7 @@ use crate::provider::codec::portable_values::{
 use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart, append_paragraph};
 use crate::provider::handoff;
 use crate::provider::wires::openai_chat::dialect::{
-    Dialect, EmptyContent, ReasoningEcho, SystemPosition, SystemRole,
+    Dialect, EmptyContent, ReasoningEcho, SystemPosition,
 };
 use crate::provider::wires::openai_chat::passthrough::{
     CALL_EXTRA_FIELDS, REASONING_DETAILS_FIELD, SIGNATURE_FIELD, THINKING_BLOCKS_FIELD,
@@ -141,14 +141,7 @@ impl<'a> Messages<'a> {
                 InstructionContent::Joined(texts.join("\n\n"))
             }
         };
-        Some(Instructions { role: self.instruction_role(), content })
-    }
-
-    fn instruction_role(&self) -> &'static str {
-        match self.dialect.system_role {
-            SystemRole::System => "system",
-            SystemRole::Developer => "developer",
-        }
+        Some(Instructions { role: self.dialect.system_role, content })
     }
 
     fn push(&mut self, item: &'a Item, unsupported: UnsupportedPart) -> Result<(), Error> {
@@ -172,7 +165,7 @@ impl<'a> Messages<'a> {
                     SystemPosition::Anywhere => {
                         let content = self.text_content(Cow::Borrowed(text));
                         if content.has_content() {
-                            self.push_message(Message::new(self.instruction_role(), content));
+                            self.push_message(Message::new(self.dialect.system_role, content));
                         }
                     }
                     SystemPosition::Front => {

@@ -7,7 +7,7 @@ use crate::provider::codec::body::{ObjectWriter, has_extra_tools, unsupported_er
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::{to_openai_output_schema, to_plain_output_schema};
 use crate::provider::wires::openai_chat::dialect::{
-    Dialect, MaxTokensField, OutputForms, ReasoningSetting, SeedField, ToolChoices, UserField,
+    Dialect, OutputForms, ReasoningSetting, ToolChoices,
 };
 use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
 
@@ -29,37 +29,25 @@ pub(super) fn set_options(
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let top_k = ensure_supported(options.top_k, "top_k", dialect.supports_top_k)?;
-    let limit = match dialect.max_tokens_field {
-        MaxTokensField::MaxCompletionTokens => "max_completion_tokens",
-        MaxTokensField::MaxTokens => "max_tokens",
-    };
-    let seed = match dialect.seed_field {
-        SeedField::None => ensure_supported(options.seed, "seed", false).map(|_| "")?,
-        SeedField::Seed => "seed",
-        SeedField::RandomSeed => "random_seed",
-    };
+    let seed = ensure_supported(options.seed, "seed", dialect.seed_field.is_some())?;
     if options.stop_sequences.len() > dialect.max_stop_sequences {
         return Err(unsupported_error(WIRE_NAME, "stop_sequences"));
     }
-    let user = match dialect.user_field {
-        UserField::None => ensure_supported(options.user.as_ref(), "user", false).map(|_| "")?,
-        UserField::User => "user",
-        UserField::SafetyIdentifier => "safety_identifier",
-    };
+    let user = ensure_supported(options.user.as_ref(), "user", dialect.user_field.is_some())?;
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
     let metadata = ensure_supported(metadata, "metadata", dialect.supports_metadata)?;
     let body = body
-        .set_some(limit, options.max_output_tokens)
+        .set_some(dialect.max_tokens_field, options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
         .set_some("top_k", top_k)
-        .set_some(seed, options.seed)
+        .set_some(dialect.seed_field.unwrap_or_default(), seed)
         .set_some("frequency_penalty", options.frequency_penalty)
         .set_some("presence_penalty", options.presence_penalty)
         .set_list("stop", &options.stop_sequences);
     let body = set_reasoning(body, options.reasoning, dialect)?
         .set_some("response_format", response_format(&options.output, dialect)?)
-        .set_some(user, options.user.as_ref())
+        .set_some(dialect.user_field.unwrap_or_default(), user)
         .set_some("metadata", metadata);
     Ok(body)
 }
