@@ -35,7 +35,11 @@ async fn main() -> Result<(), Error> {
 
     let mut rerun = recording.replay(&agent);
     rerun.play_until(2).await?;
-    println!("at step 2: {} items, {} request sent", rerun.history().len(), rerun.requests().len());
+    println!(
+        "at step 2: {} items, {} request sent",
+        rerun.journal().history().len(),
+        rerun.requests().len()
+    );
 
     let changed = rerun.replay_point().with_tool_result("c1", ToolOutput::ok("11 hours"))?;
     let outcome = changed.run(&agent).outcome().await.into_result()?;

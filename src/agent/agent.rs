@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use futures::Stream;
 
+use crate::agent::budget::BudgetUsage;
 use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::Hook;
 use crate::agent::resume::check_verdicts;
@@ -11,8 +12,7 @@ use crate::agent::run::checked_input::check_input;
 use crate::agent::run::run::RunArgs;
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
-    Budget, BudgetUsage, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State,
-    loop_body, subagent,
+    Budget, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State, loop_body, subagent,
 };
 use crate::context::{Ageing, Compactor, Window};
 use crate::env::Ids;
@@ -730,8 +730,8 @@ impl Agent {
 
     /// Allows a run to complete only if there is evidence, that is, if a tool has
     /// [recorded](crate::tool::ToolContext::record_evidence) a check that passed after the last
-    /// change. See [`EvidenceLog::verdict`](crate::agent::evidence::EvidenceLog::verdict) for the
-    /// exact rules.
+    /// change. For the exact rules, see
+    /// [`RequireEvidence::verdict`](crate::agent::evidence::RequireEvidence::verdict).
     ///
     /// If the model claims to be done but evidence is missing, the claim is rejected once: the
     /// model receives a message saying what is missing and how to end the run. After the second

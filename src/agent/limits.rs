@@ -57,8 +57,10 @@ pub struct Limits {
     /// resumes calls, their turn counts. A tool choice that a hook sets applies whenever the hook
     /// sets it.
     pub forced_tool_turns: u32,
-    /// The number of consecutive [repeated](crate::agent::RepeatCounter) iterations after which a
-    /// message about the repetition is sent to the model. The default is 4; 0 disables the message.
+    /// The number of consecutive repeated iterations after which a message about the repetition is
+    /// sent to the model. An iteration is a turn whose calls have been answered. It repeats an
+    /// earlier one if it has the same calls and results as the iteration one cycle earlier, where a
+    /// cycle consists of one to four iterations. The default is 4; 0 disables the message.
     /// While the repetition continues, the message is sent again each time this number of further
     /// iterations has been repeated.
     ///
@@ -80,8 +82,9 @@ pub struct Limits {
     pub max_turn_bytes: usize,
     /// The maximum nesting depth of sub-agents. The default is 8; 0 prevents all sub-agents from
     /// running. The depth is counted from the outermost run, whose limit applies to all nested
-    /// runs. If a call would [run agents](crate::Tool::runs_sub_agents) beyond the maximum depth,
-    /// the call is [denied](crate::item::ResultKind::Denied), and the model receives the reason.
+    /// runs. If a call would [run agents](crate::Tool::running_sub_agents) beyond the maximum
+    /// depth, the call is [denied](crate::item::ResultKind::Denied), and the model receives the
+    /// reason.
     ///
     /// Each nesting level uses stack space on the thread that polls the run: about 40 KiB in a
     /// debug build.

@@ -54,15 +54,10 @@ mod validators;
 
 pub use agent::Agent;
 pub use body::loop_body;
-pub use budget::{
-    AcquireSlot, Budget, BudgetUsage, Pool, PoolSlot, ReserveTokens, Target, TargetDecision,
-    TargetProgress, TokenReservation,
-};
+pub use budget::{Budget, Pool, PoolSlot, Target, TokenReservation};
 pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, decide, on_error};
 pub use limits::Limits;
-pub use phase::compaction_state::CompactionState;
 pub use phase::forward_turns::{TurnForwarder, forward_turns};
-pub use repeat_counter::RepeatCounter;
 pub use resume_verdicts::ResumeVerdicts;
 pub(crate) use run::control::{RefusedInput, queued_bytes};
 pub(crate) use run::handle::forward_handle_methods;
@@ -72,6 +67,4 @@ pub use run::input::Input;
 pub use run::run::Run;
 pub use run::run_context::RunContext;
 pub use run::run_start::RunStart;
-pub use state::{
-    Approvals, EndState, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks,
-};
+pub use state::{Approvals, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks};

@@ -21,7 +21,7 @@ const MAX_CYCLE_LEN: usize = 4;
 /// compared as JSON values, so whitespace and the order of fields do not matter. The model's
 /// [rationale](crate::tool::Rationale) for a call is not compared.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RepeatCounter(
+pub(crate) struct RepeatCounter(
     // `None` before the first iteration. The counts are boxed to save stack space, since each
     // nested sub-agent keeps states on the stack.
     Option<Box<CycleCounts>>,
@@ -47,7 +47,7 @@ impl RepeatCounter {
     /// A cycle is counted only after it has been completed twice. For example, if each letter
     /// stands for an iteration, the count is 3 after `AAA`, 4 after `ABAB`, 5 after `ABABA`, and
     /// only 1 after `ABA`.
-    pub fn count(&self) -> u32 {
+    pub(crate) fn count(&self) -> u32 {
         let Some(row) = self.0.as_ref().filter(|row| row.includes_newest) else { return 0 };
         let cycles = (1..).zip(row.repeats_by_cycle_len).filter(|(cycle, equal)| equal >= cycle);
         cycles.map(|(cycle, equal)| equal.saturating_add(cycle)).max().unwrap_or(1)

@@ -32,7 +32,7 @@ impl ResumeVerdicts {
 
     /// Returns the call with this id and its verdict, if the run itself, not a sub-agent, made the
     /// call.
-    pub fn get(&self, call_id: &str) -> Option<&(PendingCall, Verdict)> {
+    pub(crate) fn get(&self, call_id: &str) -> Option<&(PendingCall, Verdict)> {
         self.0.own_calls.get(call_id)
     }
 

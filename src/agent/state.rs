@@ -6,7 +6,9 @@ use std::sync::Arc;
 
 use crate::agent::budget::TargetProgress;
 use crate::agent::evidence::EvidenceLog;
-use crate::agent::{CompactionState, NextAction, RepeatCounter, ResumeVerdicts, prompts};
+use crate::agent::phase::compaction_state::CompactionState;
+use crate::agent::repeat_counter::RepeatCounter;
+use crate::agent::{NextAction, ResumeVerdicts, prompts};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpecs;
@@ -51,15 +53,15 @@ pub struct StateFields {
     /// The calls that are waiting for a verdict.
     pub approvals: Approvals,
     /// The run's progress toward the token target.
-    pub target_progress: TargetProgress,
+    pub(in crate::agent) target_progress: TargetProgress,
     /// The data that determines when the history is compacted.
-    pub compaction: CompactionState,
+    pub(in crate::agent) compaction: CompactionState,
     /// Whether a follow-up must be delivered before the next request.
     pub follow_up_due: bool,
     /// The reason that the loop continued after the previous iteration.
     pub transition: Option<Transition>,
     /// Information about the end of the run.
-    pub end: EndState,
+    pub(in crate::agent) end: EndState,
 }
 
 /// Counts the requests, turns and calls in a run.
@@ -97,7 +99,7 @@ pub struct Streaks {
     /// prompted to continue.
     pub idle_turns: u32,
     /// Counts consecutive iterations with the same calls and the same results.
-    pub repeats: RepeatCounter,
+    pub(in crate::agent) repeats: RepeatCounter,
 }
 
 /// The provider and model that are currently selected.
@@ -138,7 +140,7 @@ pub struct Approvals {
 /// Information about the end of a run.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct EndState {
+pub(crate) struct EndState {
     /// The reason that the run will report when it ends after the wrap-up turn; set only during the
     /// wrap-up turn.
     pub wrap_up_reason: Option<EndReason>,

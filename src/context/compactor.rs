@@ -1,6 +1,5 @@
 //! A trait for choosing which items in a history to replace in order to shorten it.
 
-use std::fmt;
 use std::sync::Arc;
 
 use futures::future::{BoxFuture, FutureExt, ready};
@@ -52,7 +51,7 @@ pub trait Compactor: Send + Sync {
     /// assert_eq!(history.len(), 3);
     /// # Ok::<(), turnstream::Error>(())
     /// ```
-    fn or_else<C: Compactor + 'static>(self, second: C) -> OrElse<Self, C>
+    fn or_else<C: Compactor + 'static>(self, second: C) -> impl Compactor
     where
         Self: Sized,
     {
@@ -85,7 +84,7 @@ impl<C: Compactor + ?Sized> Compactor for Arc<C> {
 /// assert_eq!(history.len(), 1);
 /// # Ok::<(), turnstream::Error>(())
 /// ```
-pub fn compactor_fn<F>(f: F) -> CompactorFn<F>
+pub fn compactor_fn<F>(f: F) -> impl Compactor
 where
     F: Fn(&History) -> Result<Option<Compaction>, Error> + Send + Sync,
 {
@@ -93,14 +92,7 @@ where
 }
 
 /// The compactor returned by the [`compactor_fn`] function.
-#[derive(Clone, Copy)]
-pub struct CompactorFn<F>(F);
-
-impl<F> fmt::Debug for CompactorFn<F> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("CompactorFn").finish_non_exhaustive()
-    }
-}
+struct CompactorFn<F>(F);
 
 impl<F> Compactor for CompactorFn<F>
 where
@@ -116,8 +108,7 @@ where
 /// The second compactor is called if the first compactor returns `None` or fails. If the first
 /// compactor fails, the tokens that it used are added to the result of the second compactor. If the
 /// first compactor fails and the second returns `None`, the first compactor's error is returned.
-#[derive(Clone, Debug)]
-pub struct OrElse<A, B> {
+struct OrElse<A, B> {
     first: A,
     second: Arc<B>,
 }

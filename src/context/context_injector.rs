@@ -117,7 +117,7 @@ pub struct ContextInjector {
     /// The function that creates the summary from the items in the omitted turns. By default, the
     /// summary contains one line for each call, with the tool's name, the arguments, and the kind
     /// of result.
-    pub step_summary: fn(&History) -> String,
+    pub step_summary: Arc<dyn Fn(&History) -> String + Send + Sync>,
     /// The token counter; [`BytesDiv4`] by default.
     pub counter: Arc<dyn CountTokens>,
     /// A function that is called with each selection before the request is sent; it must return
@@ -140,7 +140,7 @@ impl ContextInjector {
             candidates: Arc::new(candidates),
             constraints: String::new(),
             max_turns: None,
-            step_summary: |old| call_summary(&old.iter().collect::<Vec<_>>()),
+            step_summary: Arc::new(|old| call_summary(&old.iter().collect::<Vec<_>>())),
             counter: Arc::new(BytesDiv4),
             on_selection: None,
         }

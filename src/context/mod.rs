@@ -32,7 +32,7 @@ pub use compaction_failure::CompactionFailure;
 pub(crate) use compaction_note::preserve_reactive_note;
 pub use compaction_note::{mark_reactive_compaction, record_stale_usage};
 pub use compaction_record::was_reactively_compacted;
-pub use compactor::{Compactor, CompactorFn, OrElse, compactor_fn};
+pub use compactor::{Compactor, compactor_fn};
 pub use context_injector::{
     ContextCandidate, ContextInjector, ContextSelection, InjectedContext, RejectedCandidate,
     SelectedCandidate,

@@ -73,13 +73,10 @@ impl Clock for SystemClock {
     }
 }
 
-/// A clock for tests that always returns the same date and time.
-#[derive(Clone, Copy, Debug)]
-pub struct FixedClock(pub SystemTime);
-
-impl Clock for FixedClock {
+/// A clock that always returns this time, for example for tests.
+impl Clock for SystemTime {
     fn now(&self) -> SystemTime {
-        self.0
+        *self
     }
 }
 

@@ -133,7 +133,7 @@ impl Error {
     }
 
     /// Sets which rate limit was exceeded.
-    pub fn with_rate_limit_scope(mut self, scope: RateLimitScope) -> Self {
+    pub(crate) fn with_rate_limit_scope(mut self, scope: RateLimitScope) -> Self {
         self.fields_mut().data.scope = Some(scope);
         self
     }
@@ -210,8 +210,9 @@ impl Error {
     /// Returns whether the same request may succeed if it is sent again later.
     ///
     /// If the provider said whether a retry may succeed ([`with_retryable`](Self::with_retryable)),
-    /// the provider's answer takes precedence. Otherwise, the result depends on whether the error's
-    /// kind is [transient](ErrorKind::is_transient). A request that is larger than the entire
+    /// the provider's answer takes precedence. Otherwise, the result depends on the error's kind:
+    /// connection errors, timeouts, rate limits, overloaded or failing servers, failed
+    /// generations and incomplete turns may be temporary. A request that is larger than the entire
     /// allowance ([`RateLimitScope::RequestSize`]) can never succeed.
     ///
     /// The result does not take into account whether a consumer has already seen part of the

@@ -113,7 +113,7 @@ impl ErrorKind {
     /// Returns whether errors of this kind may be temporary, so that the same request may succeed
     /// if it is sent again later. [`Error::is_retryable`](super::Error::is_retryable) also takes
     /// the error's details into account.
-    pub fn is_transient(self) -> bool {
+    pub(crate) fn is_transient(self) -> bool {
         match self {
             Self::Connect
             | Self::Timeout

@@ -131,7 +131,7 @@ reason_names! {
 
 impl EndReason {
     /// Returns the end reason of a run that failed with this error.
-    pub fn from_error(error: &Error) -> Self {
+    pub(crate) fn from_error(error: &Error) -> Self {
         match error.kind() {
             ErrorKind::IncompleteTurn => Self::Incomplete,
             ErrorKind::ContextWindow => Self::ContextWindow,

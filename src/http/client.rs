@@ -275,7 +275,7 @@ impl HttpClient {
     ///
     /// let http = HttpClient::shared().with_response_hook(|head| {
     ///     if let Some(left) = head.header("x-ratelimit-remaining-requests") {
-    ///         println!("{}: {left} requests left", head.host());
+    ///         println!("{}: {left} requests left", head.host);
     ///     }
     /// });
     /// ```

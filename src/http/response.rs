@@ -38,8 +38,10 @@ pub(super) type ResponseHook = dyn Fn(&ResponseHead<'_>) + Send + Sync;
 /// echoes are masked.
 #[derive(Debug)]
 pub struct ResponseHead<'a> {
-    status: u16,
-    host: &'a str,
+    /// The HTTP status code.
+    pub status: u16,
+    /// The server's host and port.
+    pub host: &'a str,
     headers: Vec<(&'a str, String)>,
 }
 
@@ -51,16 +53,6 @@ impl<'a> ResponseHead<'a> {
         let headers = answer.headers().iter();
         let headers = headers.map(|(name, value)| (name.as_str(), shown(value))).collect();
         Self { status: answer.status().as_u16(), host, headers }
-    }
-
-    /// Returns the HTTP status code of the response.
-    pub fn status(&self) -> u16 {
-        self.status
-    }
-
-    /// Returns the server's host and port.
-    pub fn host(&self) -> &str {
-        self.host
     }
 
     /// Returns the first value of the header with this name. Header names are matched

@@ -77,7 +77,7 @@ impl Evidence {
     }
 
     /// Returns whether the check passed, that is, whether the exit code is 0.
-    pub fn is_passing(&self) -> bool {
+    pub(crate) fn is_passing(&self) -> bool {
         self.exit_code == Some(0)
     }
 
@@ -89,7 +89,7 @@ impl Evidence {
 
 impl EffectReport {
     /// Returns whether the report contains neither side effects nor evidence.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.side_effects.is_empty() && self.evidence.is_empty()
     }
 }
@@ -101,7 +101,7 @@ impl SideEffect {
     }
 
     /// Creates a side effect of kind `created`, for something that was newly created.
-    pub fn of_creation(target: impl Into<String>) -> Self {
+    pub(crate) fn of_creation(target: impl Into<String>) -> Self {
         Self { kind: "created".to_owned(), target: target.into() }
     }
 }

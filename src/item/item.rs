@@ -187,7 +187,7 @@ impl Item {
 
     /// Returns whether the model produced the item, that is, whether the item is text, reasoning, a
     /// tool call or a provider-specific item.
-    pub fn is_model_output(&self) -> bool {
+    pub(crate) fn is_model_output(&self) -> bool {
         match self.kind {
             ItemKind::Text { .. }
             | ItemKind::Reasoning { .. }

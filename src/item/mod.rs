@@ -40,11 +40,10 @@ pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
 pub(crate) use pending_call::escape_call_id;
 pub(crate) use pending_call::join_call_id;
-pub use settle::{
-    INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION, TIMED_OUT_BEFORE_START,
-    TIMED_OUT_MID_EXECUTION,
+pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};
+pub(crate) use settle::{
+    TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, interrupted_text, unused_call_id,
 };
-pub(crate) use settle::{interrupted_text, unused_call_id};
 pub use tombstone::TombstoneEdit;
 pub(crate) use tombstone::position_out_of_range_error;
 pub(crate) use tool_item::{MAX_PORTABLE_CALL_ID_BYTES, is_portable_call_id, validate_json};

@@ -72,7 +72,7 @@ impl PendingCall {
 
     /// Returns the id of the call that the run itself made: the first id in the path, or this
     /// call's own id if the path is empty.
-    pub fn root_call_id(&self) -> &str {
+    pub(crate) fn root_call_id(&self) -> &str {
         self.path.first().unwrap_or(&self.call_id)
     }
 

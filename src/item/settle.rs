@@ -19,10 +19,10 @@ pub(crate) fn interrupted_text(text: &str, reason: Option<&str>) -> String {
 }
 
 /// The result text for a call whose tool was running when the run's time limit was reached.
-pub const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. The call may \
+pub(crate) const TIMED_OUT_MID_EXECUTION: &str = "Timed out: the time of this run is over. The call may \
      have taken effect in part: check before you repeat it.";
 /// The result text for a call whose tool had not started when the run's time limit was reached.
-pub const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
+pub(crate) const TIMED_OUT_BEFORE_START: &str = "Not run: the time of this run is over.";
 
 /// The call ids in the part of a history that is already settled. They are needed to settle the
 /// items that follow.

@@ -173,12 +173,12 @@ impl ResultKind {
     }
 
     /// Returns whether the tool actually ran: it returned, failed, timed out or panicked.
-    pub fn has_executed(self) -> bool {
+    pub(crate) fn has_executed(self) -> bool {
         matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
     }
 
     /// Returns whether the tool did not run because the model made a mistake in the call.
-    pub fn is_model_error(self) -> bool {
+    pub(crate) fn is_model_error(self) -> bool {
         matches!(self, Self::InvalidArguments | Self::UnknownTool)
     }
 }

@@ -23,7 +23,7 @@ impl Content {
     }
 
     /// Returns the length of the text in bytes. Images and files are not counted.
-    pub fn text_len(&self) -> usize {
+    pub(crate) fn text_len(&self) -> usize {
         match self {
             Self::Text(text) => text.len(),
             Self::Parts(parts) => parts.iter().filter_map(Part::as_text).map(str::len).sum(),

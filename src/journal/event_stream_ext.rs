@@ -1,10 +1,13 @@
 //! Extension methods for event streams.
 
 use futures::Stream;
+use futures::stream::FusedStream;
 
 use crate::error::Error;
 use crate::event::Event;
-use crate::journal::{FinishWith, Journal, JournalTo};
+use crate::journal::Journal;
+use crate::journal::finish_with::FinishWith;
+use crate::journal::journal_to::JournalTo;
 use crate::trace::{Trace, TraceTo};
 
 /// Extension methods for event streams from an agent or a hand-written loop.
@@ -38,7 +41,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # Ok(())
     /// # }
     /// ```
-    fn journal_to(self, journal: &Journal) -> JournalTo<Self> {
+    fn journal_to(self, journal: &Journal) -> impl Stream<Item = Result<Event, Error>> {
         JournalTo::new(self, journal.clone())
     }
 
@@ -48,7 +51,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// steps. The trace of a hand-written loop is complete only if the loop's events end with
     /// [`Finished`](Event::Finished). For a hand-written loop, call this method after
     /// [`finish_with`](Self::finish_with).
-    fn trace_to(self, trace: &Trace) -> TraceTo<Self> {
+    fn trace_to(self, trace: &Trace) -> impl Stream<Item = Result<Event, Error>> {
         TraceTo::new(self, trace.clone())
     }
 
@@ -63,7 +66,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// yields `Finished`, the returned stream passes on that event, then yields the outcome's
     /// error, if any, and then ends. Call this method after [`journal_to`](Self::journal_to) with
     /// the same journal, because the outcome is read from the journal.
-    fn finish_with(self, journal: &Journal) -> FinishWith<Self> {
+    fn finish_with(self, journal: &Journal) -> impl FusedStream<Item = Result<Event, Error>> {
         FinishWith::new(self, journal.clone())
     }
 }

@@ -15,9 +15,8 @@ use crate::journal::run_fold::RunEnd;
 /// The stream returned by [`finish_with`](crate::journal::EventStreamExt::finish_with), which adds
 /// the final events to the events of a hand-written loop.
 #[pin_project]
-#[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct FinishWith<T> {
+pub(crate) struct FinishWith<T> {
     /// The wrapped stream, or `None` after the stream has ended. The wrapped stream is dropped
     /// before the final events are created.
     #[pin]

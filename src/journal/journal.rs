@@ -95,7 +95,7 @@ impl Journal {
     }
 
     /// Returns whether every tool call in the completed turns has a result.
-    pub fn all_calls_answered(&self) -> bool {
+    pub(crate) fn all_calls_answered(&self) -> bool {
         self.with_state(|book| book.fold.all_calls_answered())
     }
 

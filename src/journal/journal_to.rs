@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::Stream;
-use futures::stream::FusedStream;
 use pin_project::pin_project;
 
 use crate::error::Error;
@@ -14,9 +13,8 @@ use crate::journal::Journal;
 /// The stream returned by [`journal_to`](crate::journal::EventStreamExt::journal_to), which records
 /// each event of another stream in a journal.
 #[pin_project]
-#[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct JournalTo<T> {
+pub(crate) struct JournalTo<T> {
     #[pin]
     events: T,
     journal: Journal,
@@ -42,11 +40,5 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for JournalTo<T> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.events.size_hint()
-    }
-}
-
-impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for JournalTo<T> {
-    fn is_terminated(&self) -> bool {
-        self.events.is_terminated()
     }
 }

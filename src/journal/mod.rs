@@ -14,8 +14,6 @@ mod open_call;
 mod run_fold;
 
 pub use event_stream_ext::EventStreamExt;
-pub use finish_with::FinishWith;
 pub use journal::Journal;
-pub use journal_to::JournalTo;
 pub(crate) use open_call::Interruption;
 pub(crate) use run_fold::RunEnd;

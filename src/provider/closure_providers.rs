@@ -42,9 +42,9 @@ use crate::usage::Usage;
 /// assert_eq!(outcome.text, "You said: Hello");
 /// # }
 /// ```
-pub fn from_stream<F, St>(model: impl Into<Arc<str>>, ask: F) -> FromStream<F>
+pub fn from_stream<F, St>(model: &str, ask: F) -> impl Provider + Clone + fmt::Debug + use<F, St>
 where
-    F: Fn(Request) -> St + Send + Sync,
+    F: Fn(Request) -> St + Send + Sync + 'static,
     St: Stream<Item = Result<Piece, Error>> + Send + 'static,
 {
     FromStream { model: model.into(), make_turn: Arc::new(ask) }
@@ -82,9 +82,9 @@ where
 /// assert_eq!(Agent::new(counter).run("Count").outcome().await.text, "1 2 3 ");
 /// # }
 /// ```
-pub fn from_poll_fn<F, P>(model: impl Into<Arc<str>>, ask: F) -> FromPollFn<F>
+pub fn from_poll_fn<F, P>(model: &str, ask: F) -> impl Provider + Clone + fmt::Debug + use<F, P>
 where
-    F: Fn(Request) -> P + Send + Sync,
+    F: Fn(Request) -> P + Send + Sync + 'static,
     P: FnMut(&mut Context<'_>, &mut TurnBuilder) -> TurnPoll + Send + 'static,
 {
     FromPollFn { model: model.into(), make_turn: Arc::new(ask) }
@@ -132,14 +132,14 @@ impl From<StopReason> for Piece {
     }
 }
 
-/// The provider returned by [`from_stream`]. A `FromStream` is cheap to clone.
-pub struct FromStream<F> {
+/// The provider returned by [`from_stream`]. Cheap to clone.
+struct FromStream<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
 }
 
-/// The provider returned by [`from_poll_fn`]. A `FromPollFn` is cheap to clone.
-pub struct FromPollFn<F> {
+/// The provider returned by [`from_poll_fn`]. Cheap to clone.
+struct FromPollFn<F> {
     model: Arc<str>,
     make_turn: Arc<F>,
 }

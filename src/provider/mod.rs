@@ -53,7 +53,7 @@ pub mod server;
 
 use std::sync::Arc;
 
-pub use closure_providers::{FromPollFn, FromStream, Piece, from_poll_fn, from_stream};
+pub use closure_providers::{Piece, from_poll_fn, from_stream};
 pub use codec::decode::{Decode, Decoding, FrameOutcome};
 pub use codec::failure::error_in_stream;
 pub(crate) use codec::provider_items::{

@@ -37,9 +37,8 @@ use crate::world::LoopEnd;
 /// Agent::new(Scripted::new(["Hello!"])).with_recorder(&recorder).run("Hi").outcome().await;
 ///
 /// let recording = kept.lock().unwrap().take().unwrap();
-/// assert_eq!(recording.step_count(), 1);
-/// assert_eq!(recording.at_step(0).history().len(), 1);
-/// assert_eq!(recording.at_step(1).history().len(), 2);
+/// assert_eq!(recording.at_step(0).journal().history().len(), 1);
+/// assert_eq!(recording.at_step(1).journal().history().len(), 2);
 /// # }
 /// ```
 #[derive(Clone)]
@@ -94,7 +93,7 @@ impl Recording {
     }
 
     /// Returns the number of steps in the run.
-    pub fn step_count(&self) -> usize {
+    pub(crate) fn step_count(&self) -> usize {
         self.events().filter(|event| ends_step(event)).count()
     }
 }

@@ -9,7 +9,6 @@ use crate::replay::recording::Recording;
 use crate::replay::recording_entry::ends_step;
 use crate::request::Request;
 use crate::tool::IntoToolOutput;
-use crate::usage::Usage;
 
 /// A step in a recorded run. You can inspect the step, change a tool result or the prompt, and
 /// continue with a new run.
@@ -93,16 +92,6 @@ impl ReplayPoint {
             continuation_history: onward,
             input: Input::default(),
         }
-    }
-
-    /// Returns the history at this step, without any results that arrived later.
-    pub fn history(&self) -> History {
-        self.journal.history()
-    }
-
-    /// Returns the token usage up to this step.
-    pub fn usage(&self) -> Usage {
-        self.journal.usage()
     }
 
     /// Returns the run's journal up to this step, including the journals of its sub-agents.

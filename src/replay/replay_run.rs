@@ -9,7 +9,7 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Agent, Input, Run, RunContext, State, loop_body};
 use crate::error::Error;
 use crate::event::{AppendReason, Event, ToolEvent};
-use crate::item::{History, INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION};
+use crate::item::{INTERRUPTED_MID_EXECUTION, TIMED_OUT_MID_EXECUTION};
 use crate::journal::Journal;
 use crate::replay::ReplayPoint;
 use crate::replay::recording::Recording;
@@ -17,7 +17,6 @@ use crate::replay::recording_entry::ends_step;
 use crate::replay::run_player::RunPlayer;
 use crate::request::Request;
 use crate::stream::Step;
-use crate::usage::Usage;
 
 /// Replays a recording: a stream of the events that the agent's own loop produces when it receives
 /// the recorded values.
@@ -50,7 +49,7 @@ use crate::usage::Usage;
 ///
 /// let mut rerun = recording.replay(&agent);
 /// assert!(rerun.play_until(1).await?);
-/// assert_eq!(rerun.history().len(), 2);
+/// assert_eq!(rerun.journal().history().len(), 2);
 ///
 /// // Another system prompt makes another request.
 /// let mut rerun = recording.replay(&agent.with_system("Be brief."));
@@ -169,17 +168,6 @@ impl ReplayRun {
             }
         }
         Ok(true)
-    }
-
-    /// Returns the history at the current position; see
-    /// [`RunHandle::history`](crate::RunHandle::history).
-    pub fn history(&self) -> History {
-        self.run.history()
-    }
-
-    /// Returns the token usage up to the current position.
-    pub fn usage(&self) -> Usage {
-        self.run.usage()
     }
 
     /// Returns the run's journal at the current position.

@@ -35,8 +35,7 @@ pub struct Options {
     ///
     /// A turn that uses the maximum number of output tokens is treated as truncated if it contains
     /// a tool call whose arguments are invalid JSON, regardless of the stop reason that the server
-    /// reports. See
-    /// [`TurnBuilder::with_max_output_tokens`](crate::turn::TurnBuilder::with_max_output_tokens).
+    /// reports.
     pub max_output_tokens: Option<u32>,
     /// The sampling temperature. The minimum is 0, at which the model always chooses the most
     /// likely token. The maximum is 1 or 2, depending on the provider.

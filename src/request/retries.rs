@@ -24,9 +24,6 @@ use crate::error::Error;
 /// let busy = Error::new(ErrorKind::Overloaded, "busy");
 /// assert!(Retries::default().can_retry(&busy));
 /// assert!(!Retries::none().can_retry(&busy));
-/// let except = Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
-/// assert!(!except.can_retry(&busy));
-/// assert!(except.can_retry(&Error::new(ErrorKind::Server, "down")));
 /// ```
 #[derive(Clone, Default)]
 pub struct Retries {
@@ -62,7 +59,10 @@ impl Retries {
     /// Prevents retries after errors for which `handled` returns true, in addition to any
     /// exceptions added earlier. The provider returns such errors immediately, because the caller
     /// has a better way to handle them than waiting and retrying.
-    pub fn with_exception(self, handled: impl Fn(&Error) -> bool + Send + Sync + 'static) -> Self {
+    pub(crate) fn with_exception(
+        self,
+        handled: impl Fn(&Error) -> bool + Send + Sync + 'static,
+    ) -> Self {
         let handled = match self.handled_errors {
             HandledErrors::None => HandledErrors::Matching(Arc::new(handled)),
             HandledErrors::Matching(before) => {
@@ -113,7 +113,7 @@ impl Retries {
     }
 
     /// Returns whether the request is sent only once, regardless of the error.
-    pub fn is_none(&self) -> bool {
+    pub(crate) fn is_none(&self) -> bool {
         matches!(self.handled_errors, HandledErrors::All)
     }
 }
@@ -132,5 +132,19 @@ impl fmt::Debug for Retries {
             HandledErrors::Matching(_) => "Retries::default().with_exception(…)",
             HandledErrors::All => "Retries::none()",
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::error::ErrorKind;
+
+    #[test]
+    fn errors_with_an_exception_are_not_retried() {
+        let except =
+            Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
+        assert!(!except.can_retry(&Error::new(ErrorKind::Overloaded, "busy")));
+        assert!(except.can_retry(&Error::new(ErrorKind::Server, "down")));
     }
 }

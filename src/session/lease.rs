@@ -38,7 +38,7 @@ impl Lease {
 
     /// Creates a lease for a store that does not support leases. The lease has epoch 0 and does not
     /// exclude other runs.
-    pub fn unguarded() -> Self {
+    pub(crate) fn unguarded() -> Self {
         Self::new(0, ())
     }
 

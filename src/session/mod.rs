@@ -32,7 +32,7 @@ pub use entry::Entry;
 pub use json_lines::JsonLinesStore;
 pub use lease::{AlreadyLeased, Lease, LeaseLost};
 pub use memory::MemoryStore;
-pub use persist_to::{PersistExt, PersistTo};
+pub use persist_to::PersistExt;
 pub use restore::{SessionState, restore_history};
 pub use salvage::{Damage, SalvageReport};
 pub use session::Session;

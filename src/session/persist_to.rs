@@ -80,7 +80,7 @@ pub trait PersistExt: Stream<Item = Result<Event, Error>> + Sized {
     /// # }
     /// # use futures::StreamExt;
     /// ```
-    fn persist_to(self, session: &Session) -> PersistTo<Self> {
+    fn persist_to(self, session: &Session) -> impl Stream<Item = Result<Event, Error>> {
         let (version, restored) = session.cached_fold();
         PersistTo::new(self, session, None, version, restored, None)
     }
@@ -91,7 +91,7 @@ impl<T: Stream<Item = Result<Event, Error>>> PersistExt for T {}
 /// The stream returned by the [`persist_to`](PersistExt::persist_to) method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
-pub struct PersistTo<T> {
+pub(crate) struct PersistTo<T> {
     /// The wrapped stream, which is dropped before an error is yielded. `None` after the wrapped
     /// stream has ended.
     #[pin]

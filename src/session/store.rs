@@ -73,8 +73,7 @@ pub trait Store: Send + Sync {
     ///
     /// If the returned future is dropped after the lease has been acquired, the lease is released.
     ///
-    /// The default implementation returns leases that [do not exclude other
-    /// runs](Lease::unguarded).
+    /// The default implementation returns leases that have epoch 0 and do not exclude other runs.
     ///
     /// # Errors
     ///

@@ -29,7 +29,10 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// assert_eq!(state.get(), (10, 5));
 /// assert_eq!(state.end_reason(), Some(LoopEndReason::StopWith));
 /// ```
-pub fn loop_with_state<S, B, F>(state: S, body: F) -> (LoopWithState<F, B, S>, StateCell<S>)
+pub fn loop_with_state<S, B, F>(
+    state: S,
+    body: F,
+) -> (LoopStream<F, B, S, StateCell<S>>, StateCell<S>)
 where
     S: Clone,
     F: FnMut(S) -> B,
@@ -42,7 +45,7 @@ where
 }
 
 /// The stream returned by the [`loop_with_state`] function.
-pub type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
+pub(crate) type LoopWithState<F, B, S> = LoopStream<F, B, S, StateCell<S>>;
 
 /// Gives access to a loop's current state. Clones of the cell refer to the same loop.
 pub struct StateCell<S>(Arc<Mutex<CellContents<S>>>);

@@ -16,7 +16,6 @@
 //!
 //! See the [guide](crate::guide::own_loop) for complete loops.
 
-mod into_turn;
 mod iteration;
 mod json_lines;
 mod loop_over;
@@ -26,24 +25,28 @@ mod on_turn_complete;
 mod seal;
 mod step;
 mod steps;
-mod text_deltas;
 
-use futures::Stream;
+use std::pin::pin;
+use std::sync::Arc;
 
-pub use into_turn::IntoTurn;
+use futures::future::ready;
+use futures::stream::FusedStream;
+use futures::{Stream, StreamExt, TryStreamExt};
+
 pub use iteration::LoopEndReason;
 pub use json_lines::{JsonLine, JsonLines, LineError};
 pub use loop_over::{LoopOver, LoopOverExt, loop_over};
 pub use loop_stream::{LoopStream, loop_stream};
-pub use loop_with_state::{LoopWithState, StateCell, loop_with_state};
-pub use on_turn_complete::OnTurnComplete;
+pub(crate) use loop_with_state::LoopWithState;
+pub use loop_with_state::{StateCell, loop_with_state};
 pub use seal::{TurnPoll, TurnSource, TurnStream, seal};
 pub use step::{IntoStep, Step};
 pub use steps::Steps;
-pub use text_deltas::TextDeltas;
 
 use crate::error::Error;
-use crate::turn::{Turn, TurnBuilder, TurnEvent};
+use crate::event::Event;
+use crate::stream::on_turn_complete::OnTurnComplete;
+use crate::turn::{PartialTurn, Text, Turn, TurnBuilder, TurnEvent};
 
 /// An extension trait that provides methods for all streams of turn events.
 pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
@@ -86,10 +89,10 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     fn on_turn_complete<'a, Then, Fut, S>(
         self,
         then: Then,
-    ) -> OnTurnComplete<'a, Self, Then, Fut, S>
+    ) -> impl FusedStream<Item = Result<Step<Event, S>, Error>>
     where
         Self: Sized,
-        Then: FnOnce(std::sync::Arc<Turn>) -> Fut,
+        Then: FnOnce(Arc<Turn>) -> Fut,
         Fut: Future<Output = Result<Steps<'a, S>, Error>>,
     {
         OnTurnComplete::new(self, then)
@@ -124,11 +127,17 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// # Ok(())
     /// # }
     /// ```
-    fn text_deltas(self) -> TextDeltas<Self>
+    fn text_deltas(self) -> impl Stream<Item = Result<Text, Error>>
     where
         Self: Sized,
     {
-        TextDeltas::new(self)
+        self.filter_map(|event| {
+            ready(match event {
+                Ok(TurnEvent::TextDelta { text, .. }) => Some(Ok(text)),
+                Ok(_) => None,
+                Err(error) => Some(Err(error)),
+            })
+        })
     }
 
     /// Parses each line of the turn's text as JSON into a `T`, as soon as the line is complete.
@@ -188,11 +197,21 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
     /// Returns any error from the stream, or an
     /// [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error if the stream ends without
     /// `TurnComplete`.
-    fn into_turn(self) -> IntoTurn<Self>
+    fn into_turn(self) -> impl Future<Output = Result<Arc<Turn>, Error>>
     where
         Self: Sized,
     {
-        IntoTurn::new(self)
+        async move {
+            let mut events = pin!(self);
+            let mut partial = PartialTurn::default();
+            while let Some(event) = events.try_next().await? {
+                match event {
+                    TurnEvent::TurnComplete { turn } => return Ok(turn),
+                    event => partial.absorb(&event),
+                }
+            }
+            Err(partial.into_error(None))
+        }
     }
 }
 

@@ -1,6 +1,5 @@
 //! Connects a streaming turn to the next step of a loop.
 
-use std::fmt;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
@@ -18,7 +17,7 @@ use crate::turn::{PartialTurn, Turn, TurnEvent};
 /// method.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
-pub struct OnTurnComplete<'a, T, Then, Fut, S> {
+pub(crate) struct OnTurnComplete<'a, T, Then, Fut, S> {
     #[pin]
     stage: Stage<'a, T, Fut, S>,
     /// The closure that decides the next step, or `None` once it has been called.
@@ -116,17 +115,5 @@ where
 {
     fn is_terminated(&self) -> bool {
         matches!(self.stage, Stage::Done)
-    }
-}
-
-impl<T, Then, Fut, S> fmt::Debug for OnTurnComplete<'_, T, Then, Fut, S> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let stage = match self.stage {
-            Stage::Turn(_) => "turn",
-            Stage::Completed(_) | Stage::Then(_) => "then",
-            Stage::Steps(_) => "steps",
-            Stage::Done => "over",
-        };
-        f.debug_struct("OnTurnComplete").field("stage", &stage).finish_non_exhaustive()
     }
 }

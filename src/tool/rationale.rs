@@ -75,11 +75,6 @@ impl Rationale {
         (rationale, rest)
     }
 
-    /// Returns whether the rationale is empty, that is, whether no field is set.
-    pub fn is_empty(&self) -> bool {
-        *self == Self::default()
-    }
-
     /// Parses a rationale, ignoring invalid fields.
     fn from_raw_json(json: &str) -> Self {
         let Some(JsonFields(fields)) = JsonFields::parse(json) else { return Self::default() };
@@ -105,7 +100,7 @@ impl Rationale {
 
 impl Risk {
     /// Returns the risk as it is written in JSON, for example `low`.
-    pub fn as_str(self) -> &'static str {
+    pub(crate) fn as_str(self) -> &'static str {
         match self {
             Self::Low => "low",
             Self::Medium => "medium",

@@ -163,9 +163,9 @@ impl Tool {
     /// Declares that the model is expected to call the tool repeatedly, even if it returns the same
     /// result for a long time. An example is a tool that polls the progress of a job.
     ///
-    /// When an agent counts [repeated turns](crate::agent::RepeatCounter), it ignores calls to a
-    /// pollable tool, regardless of their results. Calls to a pollable tool never cause the model
-    /// to be asked to try something else, and never end the run with the reason
+    /// When an agent counts [repeated turns](crate::agent::Limits::nudge_after_repeats), it ignores
+    /// calls to a pollable tool, regardless of their results. Calls to a pollable tool never cause
+    /// the model to be asked to try something else, and never end the run with the reason
     /// [`Repeating`](crate::event::EndReason::Repeating). A turn that only polls neither increases
     /// nor resets the count, so the sequence of turns "A, poll, A" counts as "A, A". Polling is
     /// therefore limited only by the request limit and by [budgets](crate::Agent::with_budget). To
@@ -229,7 +229,7 @@ impl Tool {
     }
 
     /// Returns whether the tool runs outside the toolkit; see [`external`](Self::external).
-    pub fn is_external(&self) -> bool {
+    pub(crate) fn is_external(&self) -> bool {
         self.settings.has_flag(ToolFlag::External)
     }
 

@@ -161,7 +161,7 @@ pub trait ToolPolicy: Send {
     /// dropped if another call must start first, or if the turn's own concurrency limit leaves no
     /// slot for the call. If the future is dropped for one of these reasons, `acquire_slot` is
     /// called again later. `acquire_slot` is called only for tools that do not [run
-    /// agents](crate::Tool::runs_sub_agents).
+    /// agents](crate::Tool::running_sub_agents).
     fn acquire_slot(&mut self, call: &ToolCall) -> Option<BoxFuture<'static, Box<dyn Any + Send>>> {
         let _ = call;
         None

@@ -325,11 +325,6 @@ impl Toolkit {
         self.is_dry_run
     }
 
-    /// Returns whether the model [searches](Self::searchable) for tools.
-    pub fn is_searchable(&self) -> bool {
-        self.search.is_some()
-    }
-
     /// Returns the specs of the tools that a request lists, in the order in which the request lists
     /// them.
     ///

@@ -83,3 +83,17 @@ fn rationale_schema() -> Value {
         },
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adding_a_rationale_keeps_the_tools_settings() {
+        let spec = ToolSpec::new("put", "", json!({ "type": "object" }));
+        let tool = Tool::raw(spec.clone(), |_, _| async { "done" }).unwrap();
+        let tool = tool.exclusive().requires_approval().with_dry_run_support().with_rationale();
+        assert!(tool.is_exclusive() && tool.is_approval_required() && tool.supports_dry_run());
+        assert!(Tool::external(spec).unwrap().with_rationale().is_external());
+    }
+}

@@ -142,7 +142,7 @@ pub struct TraceResult {
 
 impl TraceResult {
     /// Returns whether no field of the result is set.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 }

@@ -19,7 +19,7 @@ pub use read_jsonl::read_jsonl;
 pub use remaining_budget::RemainingBudget;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;
-pub use trace_to::TraceTo;
+pub(crate) use trace_to::TraceTo;
 
 #[cfg(test)]
 mod tests;

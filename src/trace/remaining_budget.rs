@@ -34,7 +34,7 @@ pub struct RemainingBudget {
 
 impl RemainingBudget {
     /// Returns whether all budgets are unlimited.
-    pub fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         *self == Self::default()
     }
 

@@ -41,7 +41,7 @@ pub struct NormalizedError {
 /// | result | exit | kind |
 /// |---|---|---|
 /// | [`Ok`] | `success` | |
-/// | [`Ok`], [`Error`] with a check that has not [passed](Evidence::is_passing) | `failure` | `validation` |
+/// | [`Ok`], [`Error`] with a check whose exit code is not 0 | `failure` | `validation` |
 /// | [`Error`], [`Panic`] | `failure` | `runtime` |
 /// | [`Timeout`] | `timeout` | `timeout` |
 /// | [`InvalidArguments`], [`UnknownTool`] | `validation_error` | `validation` |

@@ -4,7 +4,6 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use futures::Stream;
-use futures::stream::FusedStream;
 use pin_project::pin_project;
 
 use crate::error::Error;
@@ -13,9 +12,8 @@ use crate::trace::Trace;
 
 /// The stream returned by the [`trace_to`](crate::journal::EventStreamExt::trace_to) method.
 #[pin_project]
-#[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
-pub struct TraceTo<T> {
+pub(crate) struct TraceTo<T> {
     #[pin]
     events: T,
     trace: Trace,
@@ -41,11 +39,5 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for TraceTo<T> {
 
     fn size_hint(&self) -> (usize, Option<usize>) {
         self.events.size_hint()
-    }
-}
-
-impl<T: FusedStream<Item = Result<Event, Error>>> FusedStream for TraceTo<T> {
-    fn is_terminated(&self) -> bool {
-        self.events.is_terminated()
     }
 }

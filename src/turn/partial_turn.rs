@@ -119,7 +119,7 @@ impl PartialTurn {
     }
 
     /// Converts the partial turn to the error for a turn that ended without a terminal marker.
-    pub fn into_error(mut self, cause: Option<Error>) -> Error {
+    pub(crate) fn into_error(mut self, cause: Option<Error>) -> Error {
         let message = match &cause {
             None => "the answer broke off before it was complete".to_owned(),
             Some(cause) => format!("the turn was cut off: {cause}"),

@@ -47,7 +47,7 @@ impl Usage {
 
     /// Returns how much each count has increased since `earlier`. For a count that has decreased,
     /// the increase is 0.
-    pub fn increase_since(&self, earlier: Self) -> Self {
+    pub(crate) fn increase_since(&self, earlier: Self) -> Self {
         Self {
             input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
             output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),

@@ -169,14 +169,13 @@ async fn the_guide_lists_the_actual_default_values() {
         "no limit".to_owned()
     };
     let budget = Budget::new();
-    let remaining = budget.remaining(&turnstream::agent::BudgetUsage::default());
-    let budgets = (remaining.time_remaining_ms, remaining.tool_calls_remaining);
+    let has_limits = format!("{budget:?}").contains("Some");
     let child = Agent::new(Scripted::new(["fine"])).as_tool("child", "Helps").unwrap();
     let percent = Window::new(100).threshold(&Options::default());
     let actual = BTreeMap::from([
         ("attempts per request, `Retry`", backoff.max_attempts.to_string()),
-        ("delay before the second attempt", millis(backoff.max_delay_after(1))),
-        ("delay before the third attempt", millis(backoff.max_delay_after(2))),
+        ("delay before the second attempt", millis(backoff.base_delay)),
+        ("delay before the third attempt", millis(backoff.base_delay.mul_f64(backoff.factor))),
         ("longest delay, unless the server requests one", format_time(backoff.max_delay)),
         ("longest delay that the server may request", format_time(backoff.max_retry_after)),
         (
@@ -197,7 +196,7 @@ async fn the_guide_lists_the_actual_default_values() {
         ),
         ("how long a hook may take to answer", hook_timeout().await),
         ("time for a compaction", compactor_timeout().await),
-        ("time for a run", unlimited(budgets == (None, None))),
+        ("time for a run", unlimited(!has_limits)),
         ("requests per run", max_requests().await.to_string()),
         ("requests per sub-agent run", sub_agent_max_requests().await.to_string()),
         (
@@ -226,7 +225,7 @@ async fn the_guide_lists_the_actual_default_values() {
             "tokens that a pool reserves per answer if `max_output_tokens` is not set",
             format_count(Pool::new(1).tokens_per_response()),
         ),
-        ("tokens, money and calls per run", unlimited(budget.prices().is_none())),
+        ("tokens, money and calls per run", unlimited(!has_limits)),
         ("part of the window at which it counts as nearly full", format!("{percent}%")),
         ("stop sequences in Chat Completions", Dialect::OPENAI.max_stop_sequences.to_string()),
     ]);

@@ -322,21 +322,15 @@ fn the_usage_of_an_interrupted_request_is_counted() {
     let price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
     let prices = Prices::new().with_price("scripted", price);
     let model = Scripted::new([Reply::text("a").usage(output_usage(1_000)).hang()]);
-    let agent = Agent::new(model).with_budget(Budget::new().with_cost_limit(5.0, prices));
-    let cx = Arc::new(Mutex::new(None));
-    let kept = Arc::clone(&cx);
-    let own = move |cx: RunContext, state: State| {
-        *kept.lock().unwrap() = Some(cx.clone());
-        loop_body(cx, state)
-    };
-    let mut run = agent.run_with_body(own, History::empty("h"), "go");
+    let pool = Pool::new(100_000).with_cost_limit(5.0, prices);
+    let agent = Agent::new(model).with_budget(Budget::new().with_pool(pool.clone()));
+    let mut run = agent.run("go");
     while let Some(Some(event)) = run.next().now_or_never() {
         event.unwrap();
     }
     run.interrupt();
     assert!(matches!(block_on(run.outcome()).reason, EndReason::Interrupted(_)));
-    let cx: RunContext = cx.lock().unwrap().take().unwrap();
-    assert_eq!(cx.budget_usage(&State::new(History::empty("h"))).cost, 2_000);
+    assert_eq!(pool.used_cost(), 2_000);
 }
 
 #[test]

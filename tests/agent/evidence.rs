@@ -1,6 +1,7 @@
 //! An agent that ends only with evidence: the messages that are sent back to it, and how the run
 //! ends.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::json;
@@ -210,10 +211,10 @@ async fn a_reported_failure_needs_evidence_like_any_claim() {
 #[tokio::test]
 async fn the_marker_of_a_blocked_answer_is_configurable() {
     let mut policy = RequireEvidence::new();
-    policy.blocked_detector = |turn| {
+    policy.blocked_detector = Arc::new(|turn| {
         let json: serde_json::Value = serde_json::from_str(&turn.text()).ok()?;
         json["needs"].as_str().map(str::to_owned)
-    };
+    });
     let agent = Agent::new(Scripted::new([r#"{"needs":"a key"}"#])).with_evidence(policy);
     assert_outcome(&agent.run("go").outcome().await, EndReason::Blocked, 1, Some("a key"));
 }
@@ -221,7 +222,7 @@ async fn the_marker_of_a_blocked_answer_is_configurable() {
 #[tokio::test]
 async fn a_panic_in_the_evidence_policy_ends_the_run_like_a_panic_in_a_hook() {
     let mut policy = RequireEvidence::new();
-    policy.blocked_detector = |_| panic!("oops");
+    policy.blocked_detector = Arc::new(|_| panic!("oops"));
     let agent = Agent::new(Scripted::new(["done"])).with_evidence(policy);
     let outcome = agent.run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::HookError);
@@ -328,13 +329,13 @@ async fn a_timed_out_call_counts_as_a_possible_change() {
 #[tokio::test]
 async fn evidence_survives_a_compaction() {
     // Everything but the newest entry is compacted when the context is full.
-    let forget = compactor_fn(|history: &History| {
+    let forget = Arc::new(compactor_fn(|history: &History| {
         let to = history.len();
         let items = vec![Item::user("So far so good.")];
         Ok((to > 1).then_some(Compaction { from: 0, to, items, ..Compaction::default() }))
-    });
+    }));
     let full = || Reply::new().stop(turnstream::turn::StopReason::ContextWindow);
-    let forgetful = |replies: Vec<Reply>| evidence_agent(replies).0.with_compactor(forget);
+    let forgetful = |replies: Vec<Reply>| evidence_agent(replies).0.with_compactor(forget.clone());
 
     let proven = [edit_call(), check_call("test", 0), full(), "done".into()];
     let outcome = forgetful(proven.into()).run("go").outcome().await;
@@ -365,7 +366,7 @@ async fn a_truncated_or_shortened_result_keeps_its_report() {
     assert_outcome(&outcome, EndReason::Completed, 2, None);
     let result = |history: &History| {
         let result = history.iter().find_map(|item| item.as_tool_result().cloned()).unwrap();
-        (result.content.text_len(), result.report)
+        (result.content.text().len(), result.report)
     };
     let before = result(&outcome.history);
     assert!(before.0 <= 5_000 && before.1.is_some());

@@ -37,7 +37,6 @@
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
 mod boundaries;
-mod budget;
 mod call_journal;
 mod compaction;
 mod context;

@@ -150,23 +150,30 @@ fn a_different_context_is_reported_by_its_first_differing_entry() {
 async fn a_replay_can_stop_at_any_step_and_show_its_state() {
     let (agent, ..) = replay_agent();
     let recording = record_run(&agent);
-    assert_eq!(recording.step_count(), 4);
+    assert_eq!(recording.at_step(9).journal().history(), recording.at_step(4).journal().history());
     let sizes = [(0, 1, 0), (1, 4, 1), (2, 5, 1), (3, 6, 1), (4, 7, 2)];
     for (step, items, requests) in sizes {
         let mut rerun = recording.replay(&agent);
         assert!(rerun.play_until(step).await.unwrap());
         if step > 0 {
-            assert_eq!((rerun.history().len(), rerun.requests().len()), (items, requests));
+            assert_eq!(
+                (rerun.journal().history().len(), rerun.requests().len()),
+                (items, requests)
+            );
         }
         let moment = rerun.replay_point();
-        assert_eq!((moment.history().len(), moment.usage()), (items, rerun.usage()), "{step}");
-        assert_eq!(recording.at_step(step).history(), moment.history());
+        assert_eq!(
+            (moment.journal().history().len(), moment.journal().usage()),
+            (items, rerun.journal().usage()),
+            "{step}"
+        );
+        assert_eq!(recording.at_step(step).journal().history(), moment.journal().history());
     }
     let mut rerun = recording.replay(&agent);
     assert!(rerun.next_step().await.unwrap().unwrap().turn_complete().is_some());
     assert!(rerun.next_step().await.unwrap().unwrap().tool_output().is_some());
     assert!(!rerun.play_until(9).await.unwrap(), "there are no nine");
-    assert_eq!(recording.at_step(9).history().len(), 7);
+    assert_eq!(recording.at_step(9).journal().history().len(), 7);
 }
 
 #[tokio::test]
@@ -174,7 +181,7 @@ async fn a_run_can_continue_from_a_replaced_result() {
     let (agent, ran, model) = replay_agent();
     let recording = record_run(&agent);
     let moment = recording.at_step(4).with_tool_result("b", ToolOutput::ok("the sun")).unwrap();
-    assert_eq!(moment.history().len(), 6, "what followed is left out");
+    assert_eq!(moment.journal().history().len(), 6, "what followed is left out");
     let expected = moment.request(&agent);
     let outcome = moment.run(&agent).outcome().await;
     assert_eq!(outcome.text, "I see rain and the sun.");
@@ -193,7 +200,7 @@ async fn when_one_result_is_replaced_the_sibling_calls_keep_their_recorded_resul
     let (agent, ran, _) = replay_agent();
     let recording = record_run(&agent);
     let moment = recording.at_step(2);
-    assert_eq!(moment.history().unanswered_calls().len(), 1);
+    assert_eq!(moment.journal().history().unanswered_calls().len(), 1);
     assert_eq!(moment.run(&agent).outcome().await.text, "I see rain and rain.");
     assert_eq!(*ran.lock().unwrap(), 2);
 }

@@ -297,7 +297,11 @@ async fn a_sub_agents_steps_are_numbered_separately() {
         steps.into_iter().partition(|step| step.within.is_empty());
     assert_steps(&own, &["act success", "child success", "stop completed"]);
     assert_steps(&childs, &["act success", "stop completed"]);
-    assert!(childs.iter().all(|step| step.within == ["c9"] && step.budgets.is_empty()));
+    assert!(
+        childs
+            .iter()
+            .all(|step| step.within == ["c9"] && step.budgets == RemainingBudget::default())
+    );
     assert_eq!(childs[0].result.changed_files, ["b.md"]);
 }
 

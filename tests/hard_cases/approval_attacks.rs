@@ -195,7 +195,9 @@ impl Conversation {
         for part in messages.last_mut().unwrap()["parts"].as_array_mut().unwrap() {
             let call = match part["type"] == "data-approval" {
                 true => pending.iter().find(|call| call.approval_id == part["data"]["approvalId"]),
-                false => pending.iter().find(|call| call.root_call_id() == part["toolCallId"]),
+                false => pending
+                    .iter()
+                    .find(|call| *call.path.first().unwrap_or(&call.call_id) == part["toolCallId"]),
             };
             let Some(call) = call else { continue };
             if part["type"] == "data-approval" && version == Version::V5 {

@@ -158,7 +158,8 @@ mod error_as_first_event {
             let error = read_answer(wire, busy.clone()).unwrap_err();
             assert!(error.is_retryable(), "{wire}: {error:?}");
             assert!(
-                error.kind().is_transient() && error.find_source::<PartialTurn>().is_none(),
+                Error::new(error.kind(), "").is_retryable()
+                    && error.find_source::<PartialTurn>().is_none(),
                 "{wire}"
             );
 

@@ -311,7 +311,7 @@ mod oversized_result {
         let kit = Toolkit::new([shows]).with_max_result_bytes(101);
         let outcome = agent.with_toolkit(kit).run("go").outcome().await;
         let result = tool_results(outcome.new_items())[0];
-        assert!(result.content.text_len() <= 101);
+        assert!(result.content.text().len() <= 101);
         let Content::Parts(parts) = &result.content else { panic!("{result:?}") };
         assert!(parts.iter().any(|part| matches!(part, Part::Image(_))), "{parts:?}");
     }

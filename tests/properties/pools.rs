@@ -1,14 +1,15 @@
 //! A pool grants tokens in order, never more than it has, and every waiting request is granted
 //! eventually.
 
-use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
+use futures::future::BoxFuture;
 use proptest::prelude::*;
 use turnstream::Usage;
-use turnstream::agent::{Pool, ReserveTokens, TokenReservation};
+use turnstream::agent::{Pool, TokenReservation};
+use turnstream::event::BudgetExceeded;
 
 const LIMIT_TOKENS: u64 = 100;
 
@@ -46,7 +47,7 @@ impl Wake for WakeFlag {
 
 struct PendingReservation {
     tokens: u64,
-    future: Pin<Box<ReserveTokens>>,
+    future: BoxFuture<'static, Result<TokenReservation, BudgetExceeded>>,
     wake_flag: Arc<WakeFlag>,
 }
 

@@ -17,14 +17,12 @@
 //! | `retry`, `fallback` | a run ends once and counts every attempt |
 //! | `tool_concurrency` | an exclusive call runs alone and in its order |
 //! | `truncate` | truncated content keeps its head, its tail and its media |
-//! | `budget` | nudging ends |
 //! | `pools` | tokens are granted in order, and each request is woken when it can be granted |
 //! | `json_lines` | JSON lines are the same in any split |
 
 mod anthropic;
 mod any_bytes;
 mod bodies;
-mod budget;
 mod chat;
 mod compaction;
 mod encoded_once;

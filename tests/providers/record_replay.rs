@@ -107,7 +107,7 @@ struct FnProvider(fn(&mut TurnBuilder));
 
 impl Provider for FnProvider {
     fn stream_turn(&self, request: Request) -> TurnStream {
-        let mut turn = TurnBuilder::for_history(&request.history);
+        let mut turn = TurnBuilder::from(&request.history);
         (self.0)(&mut turn);
         turn.complete().unwrap();
         let events: Vec<_> = std::iter::from_fn(|| turn.next_event()).map(Ok).collect();

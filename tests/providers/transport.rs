@@ -446,7 +446,7 @@ async fn a_hook_sees_the_head_of_every_response() {
     let http = HttpClient::without_proxy().with_response_hook(move |head| {
         let left = head.header("X-RateLimit-Remaining-Requests").map(str::to_owned);
         let id = head.request_id().map(str::to_owned);
-        heads.lock().unwrap().push((head.status(), head.host().to_owned(), id, left));
+        heads.lock().unwrap().push((head.status, head.host.to_owned(), id, left));
     });
     request_turn(&model(&server).with_http_client(http)).into_turn().await.unwrap();
     let host = server.url().replace("http://", "");

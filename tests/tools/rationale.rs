@@ -234,17 +234,6 @@ async fn a_tool_whose_schema_has_or_cannot_take_a_rationale_is_unchanged() {
     }
 }
 
-#[test]
-fn adding_a_rationale_keeps_the_tools_settings() {
-    let tool = raw_tool(&ReceivedArgs::default())
-        .exclusive()
-        .requires_approval()
-        .with_dry_run_support()
-        .with_rationale();
-    assert!(tool.is_exclusive() && tool.is_approval_required() && tool.supports_dry_run());
-    assert!(Tool::external(strict_spec()).unwrap().with_rationale().is_external());
-}
-
 #[tokio::test]
 async fn only_an_agent_whose_toolkit_asks_for_a_rationale_requests_it_even_for_a_later_tool() {
     let offered = async |kit: Toolkit| {

@@ -504,7 +504,7 @@ fn a_restricted_toolkit_keeps_unlisted_tools_only_with_call_tool() {
     assert!(restricted.get("look").is_some() && restricted.get("play").is_none());
     let plain = kit.restricted_to(&[spec("jump")]);
     assert_eq!(names(&plain), ["jump"]);
-    assert!(!plain.is_searchable() && plain.get("call_tool").is_none());
+    assert!(plain.get("call_tool").is_none());
 }
 
 #[test]

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use turnstream::env::FixedClock;
 use turnstream::error::AuthProblem::{self, ExpiredKey, Forbidden, InvalidKey, MissingKey, Region};
 use turnstream::error::ContextLimits;
 use turnstream::error::RateLimitScope::{
@@ -107,7 +106,7 @@ impl ErrorCase {
         })
         .await
         .unwrap();
-        let clock = FixedClock(UNIX_EPOCH + Duration::from_secs(NOW_UNIX_SECS));
+        let clock = UNIX_EPOCH + Duration::from_secs(NOW_UNIX_SECS);
         let http = HttpClient::without_proxy().with_clock(clock);
         let key = if self.has_key { "sk-12345678" } else { "" };
         let request = Request::new(History::from_items("h", [Item::user("hi")]));
@@ -154,7 +153,7 @@ fn error_of_kind(kind: ErrorKind) -> ExpectedError {
         parameter,
         retry_after: wait,
         request_id: id,
-        is_retryable: kind.is_transient(),
+        is_retryable: Error::new(kind, "").is_retryable(),
     }
 }
 

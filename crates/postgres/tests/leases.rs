@@ -153,7 +153,7 @@ async fn a_lease_is_valid_only_for_its_session_and_store() {
     let (one, two) = (connect(&options).await, connect(&options).await);
     let lease = one.lease("s").await.unwrap();
     expect_lost(one.append_leased(&lease, "t", 0, numbered_entries(0..1)).await, "t", &lease);
-    let none = Lease::unguarded();
+    let none = Lease::new(0, ());
     expect_lost(one.append_leased(&none, "s", 0, numbered_entries(0..1)).await, "s", &none);
     let other = connect(&options.clone().with_schema(unique_name())).await;
     let of_other = other.lease("s").await.unwrap();

@@ -25,9 +25,8 @@ use crate::usage::{Price, Prices, Usage};
 ///
 /// ```
 /// use std::time::Duration;
-/// use turnstream::agent::{Budget, BudgetUsage};
-/// use turnstream::event::BudgetKind;
-/// use turnstream::usage::{Price, Prices, Usage};
+/// use turnstream::agent::Budget;
+/// use turnstream::usage::{Price, Prices};
 ///
 /// // Prices are not built in.
 /// let price = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
@@ -35,12 +34,7 @@ use crate::usage::{Price, Prices, Usage};
 ///     .with_output_tokens(50_000)
 ///     .with_cost_limit(0.25, Prices::new().with_price("claude-sonnet-4", price))
 ///     .with_time_limit(Duration::from_secs(600));
-///
-/// let usage = Usage { input_tokens: 60_000, output_tokens: 5_000, ..Usage::default() };
-/// let spent = BudgetUsage { usage, cost: price.cost(&usage), ..BudgetUsage::default() };
-/// let exceeded = budget.exceeded_limit(&spent).unwrap();
-/// assert_eq!(exceeded.kind, BudgetKind::Money);
-/// assert_eq!((exceeded.used, exceeded.limit), (255_000, 250_000));
+/// # drop(budget);
 /// ```
 #[derive(Clone, Debug, Default)]
 pub struct Budget {
@@ -62,7 +56,7 @@ pub struct Budget {
 
 /// A run's usage so far: tokens, cost, time and tool calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct BudgetUsage {
+pub(crate) struct BudgetUsage {
     /// All tokens used by the run, including those used for discarded attempts.
     pub usage: Usage,
     /// The cost of the tokens used, in millionths of the prices' currency unit. Tokens whose price
@@ -114,8 +108,7 @@ impl Budget {
     /// Sets the maximum cost of a run's tokens, in the currency unit of `prices`, and the
     /// [prices](Self::with_prices). A negative or NaN limit counts as 0.
     ///
-    /// If the price of a requested model is missing, the run ends with an error; see
-    /// [`price_of`](Self::price_of).
+    /// If the price of a requested model is missing, negative or NaN, the run ends with an error.
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
         self.max_cost_millionths = Some(Prices::to_micros(limit));
         self.with_prices(prices)
@@ -162,7 +155,7 @@ impl Budget {
 
     /// Enables a wrap-up turn, which is a final turn without tools. The wrap-up turn follows if a
     /// limit or the maximum number of requests is reached before the model has stopped on its own,
-    /// so that the run ends with text. If the [pool](Self::pool) is exhausted or the [time
+    /// so that the run ends with text. If the [pool](Self::with_pool) is exhausted or the [time
     /// limit](Self::with_time_limit) is reached, the run ends without a wrap-up turn, unless
     /// [tokens](Self::with_wrap_up_tokens) or [time](Self::with_wrap_up_time) are reserved for it.
     pub fn with_wrap_up(mut self) -> Self {
@@ -196,7 +189,7 @@ impl Budget {
     ///
     /// The `limit` field of the returned [`BudgetExceeded`] is the configured limit, even if tokens
     /// or time reserved for a wrap-up turn cause the limit to be reached earlier.
-    pub fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
+    pub(crate) fn exceeded_limit(&self, spent: &BudgetUsage) -> Option<BudgetExceeded> {
         self.exceeded_limit_with_time(spent, self.time_before_wrap_up().or(self.time_limit))
     }
 
@@ -235,7 +228,7 @@ impl Budget {
     /// Returns how much remains of each of the run's own limits. The pool is not included, since
     /// other runs share it. The number of requests is not included either, since
     /// [`Limits::max_turns`](crate::agent::Limits::max_turns) limits it.
-    pub fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
+    pub(crate) fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
         RemainingBudget {
@@ -252,13 +245,13 @@ impl Budget {
     }
 
     /// Returns the budget's own prices, if any.
-    pub fn prices(&self) -> Option<&Prices> {
+    pub(crate) fn prices(&self) -> Option<&Prices> {
         self.prices.as_ref()
     }
 
     /// Returns the number of tool calls that the run may still start, or `None` if there is no
     /// limit on tool calls.
-    pub fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
+    pub(crate) fn remaining_calls(&self, spent: &BudgetUsage) -> Option<u32> {
         Some(self.max_tool_calls?.saturating_sub(spent.tool_calls))
     }
 
@@ -287,7 +280,7 @@ impl Budget {
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set but
     /// cannot be enforced because the model's price is missing, negative or NaN.
-    pub fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
+    pub(crate) fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
         let own = self.prices.as_ref().and_then(|prices| prices.get(model).copied());
         let shared = || self.pool.as_ref()?.price(model);
         let problem = match own.or_else(shared) {
@@ -327,7 +320,7 @@ impl Budget {
     }
 
     /// Returns the pool to which the run's tokens are charged, if any.
-    pub fn pool(&self) -> Option<&Pool> {
+    pub(crate) fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
@@ -371,7 +364,7 @@ impl Budget {
     }
 
     /// Returns whether a run that has reached a limit gets a wrap-up turn.
-    pub fn has_wrap_up(&self) -> bool {
+    pub(crate) fn has_wrap_up(&self) -> bool {
         self.has_wrap_up
     }
 }

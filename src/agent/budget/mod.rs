@@ -5,7 +5,12 @@ mod limits;
 mod pool;
 mod target;
 
-pub use limits::{Budget, BudgetUsage};
+pub use limits::Budget;
+pub(crate) use limits::BudgetUsage;
 pub(in crate::agent) use pool::PoolAmount;
-pub use pool::{AcquireSlot, Pool, PoolSlot, ReserveTokens, TokenReservation};
-pub use target::{Target, TargetDecision, TargetProgress};
+pub use pool::{Pool, PoolSlot, TokenReservation};
+pub use target::Target;
+pub(crate) use target::{TargetDecision, TargetProgress};
+
+#[cfg(test)]
+mod tests;

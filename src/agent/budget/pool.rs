@@ -432,7 +432,10 @@ impl Pool {
     ///
     /// If the pool is exhausted, the returned future resolves to an error that contains the number
     /// of used tokens and the limit.
-    pub fn reserve(&self, tokens: u64) -> ReserveTokens {
+    pub fn reserve(
+        &self,
+        tokens: u64,
+    ) -> impl Future<Output = Result<TokenReservation, BudgetExceeded>> + Unpin + use<> {
         self.reserve_amount(PoolAmount::from_tokens(tokens), 0)
     }
 
@@ -452,7 +455,11 @@ impl Pool {
     /// the number of slots. Dropping the returned future gives up its position in the queue.
     /// Dropping the [`PoolSlot`] passes the slot to the next waiter. If you need both tokens and a
     /// slot, [reserve](Self::reserve) the tokens first.
-    pub fn acquire_slot(&self) -> AcquireSlot {
+    pub fn acquire_slot(&self) -> impl Future<Output = PoolSlot> + Unpin + use<> {
+        self.queue_for_slot()
+    }
+
+    pub(in crate::agent) fn queue_for_slot(&self) -> AcquireSlot {
         let amount = PoolAmount::default();
         let wants = WaitRequest { amount, min_remaining_tokens: 0, at_front: false };
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
@@ -484,7 +491,7 @@ impl Pool {
     }
 
     /// Returns whether all of the pool's tokens or all of its money have been used.
-    pub fn is_exhausted(&self) -> bool {
+    pub(crate) fn is_exhausted(&self) -> bool {
         self.exceeded_limit(0).is_some()
     }
 
@@ -517,7 +524,7 @@ impl fmt::Debug for Pool {
 /// The future returned by [`Pool::reserve`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct ReserveTokens {
+pub(crate) struct ReserveTokens {
     pool: Pool,
     request: WaitRequest,
     ticket: Option<u64>,
@@ -597,7 +604,7 @@ impl Drop for TokenReservation {
 /// The future returned by [`Pool::acquire_slot`].
 #[derive(Debug)]
 #[must_use = "futures do nothing unless polled"]
-pub struct AcquireSlot {
+pub(crate) struct AcquireSlot {
     pool: Pool,
     request: WaitRequest,
     ticket: Option<u64>,

@@ -7,22 +7,12 @@
 /// use the limits in a [`Budget`](crate::agent::Budget).
 ///
 /// ```
-/// use turnstream::agent::{TargetDecision, Target, TargetProgress};
-///
-/// let target = Target::new(10_000);
-/// match target.decide(TargetProgress::default(), 2_500) {
-///     TargetDecision::Continue { text, progress } => {
-///         assert!(text.contains("25%"));
-///         assert_eq!(progress.continuations, 1);
-///     }
-///     TargetDecision::Stop { .. } => unreachable!(),
-/// }
-/// let done = TargetDecision::Stop { diminishing_returns: false };
-/// assert_eq!(target.decide(TargetProgress::default(), 9_000), done);
+/// use turnstream::agent::{Budget, Target};
 ///
 /// // The model may stop at 80% of the target.
 /// let target = Target { threshold_fraction: 0.8, ..Target::new(10_000) };
-/// assert_eq!(target.decide(TargetProgress::default(), 8_000), done);
+/// let budget = Budget::new().with_target(target);
+/// # drop(budget);
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Target {
@@ -42,7 +32,7 @@ pub struct Target {
 
 /// A run's progress towards its token target.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct TargetProgress {
+pub(crate) struct TargetProgress {
     /// The number of times that the model was prompted to continue.
     pub continuations: u32,
     /// The number of output tokens used between the last two prompts to continue.
@@ -54,7 +44,7 @@ pub struct TargetProgress {
 /// The decision on whether to prompt a model with a token target to continue after the model has
 /// stopped on its own.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum TargetDecision {
+pub(crate) enum TargetDecision {
     /// The model is prompted to continue.
     Continue {
         /// The message for the model.
@@ -81,7 +71,7 @@ impl Target {
     /// Below the threshold, the model is prompted to continue unless it has stopped making
     /// progress. A model has stopped making progress if the minimum number of prompts has been
     /// sent, and it made progress neither after the last prompt nor between the last two prompts.
-    pub fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
+    pub(crate) fn decide(&self, tracker: TargetProgress, output_tokens: u64) -> TargetDecision {
         let delta = output_tokens.saturating_sub(tracker.last_total_tokens);
         let little = self.min_delta_tokens.max(1);
         let diminishing = tracker.continuations >= self.min_nudges

@@ -1,5 +1,6 @@
 use super::*;
-use crate::agent::{Limits, RepeatCounter};
+use crate::agent::Limits;
+use crate::agent::repeat_counter::RepeatCounter;
 use crate::event::BudgetKind;
 use crate::item::{History, Item, ProviderData, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::turn::{TurnBuilder, TurnEvent};

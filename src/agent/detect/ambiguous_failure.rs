@@ -1,5 +1,7 @@
 //! Detects a failure that is treated as a success.
 
+use std::sync::Arc;
+
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_checks};
 use crate::item::{ResultKind, ToolResult};
 use crate::turn::Turn;
@@ -36,21 +38,23 @@ const FAILURE_WORDS: &[&str] = &[
 ///   interrupted, no other call to the same tool succeeded, and the model's answer does not mention
 ///   the failure. A model that makes another call instead of stopping is assumed to be handling the
 ///   failure.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 pub struct AmbiguousFailure {
     /// Returns whether an answer acknowledges a failed result. By default, an answer acknowledges a
     /// failure if it contains one of several English words, such as "fail", "error" or "could not".
-    pub acknowledgement_check: fn(&Turn, &ToolResult) -> bool,
+    pub acknowledgement_check: Arc<dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync>,
 }
+
+impl_debug!(AmbiguousFailure);
 
 impl Default for AmbiguousFailure {
     fn default() -> Self {
-        Self { acknowledgement_check: |turn, _| mentions_failure(turn) }
+        Self { acknowledgement_check: Arc::new(|turn, _| mentions_failure(turn)) }
     }
 }
 
 impl AmbiguousFailure {
-    pub(super) fn detect(self, seen: &DetectionInput<'_>) -> Option<Finding> {
+    pub(super) fn detect(&self, seen: &DetectionInput<'_>) -> Option<Finding> {
         let (newest, earlier) = seen.newest_and_earlier_iterations()?;
         let recorded = newest.calls.iter().find(|(call, result)| {
             let before = earlier.iter().flat_map(|iteration| &iteration.calls);

@@ -71,7 +71,7 @@ pub struct Detectors {
     /// The failure modes that are not reported; none by default.
     pub ignored_modes: Vec<FailureMode>,
     /// Whether the model is sent a message about each signal before the next request; `false` by
-    /// default. The message is the [mitigation](FailureMode::mitigation) for the signal's failure
+    /// default. The message tells the model how to handle the signal's failure
     /// mode. If the run ends after the turn in which the problem was detected, the message is not
     /// sent.
     pub nudges: bool,

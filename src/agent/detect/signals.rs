@@ -74,7 +74,7 @@ impl SignalLog {
 
 impl FailureMode {
     /// Returns the message that tells the model how to handle this kind of problem.
-    pub fn mitigation(self) -> &'static str {
+    pub(crate) fn mitigation(self) -> &'static str {
         match self {
             Self::MissingTermination => {
                 "You keep working, but the results of your checks do not change. Name the check \

@@ -2,7 +2,7 @@
 
 /// The prefix of a model's final text that signals that the model is blocked. The prefix is matched
 /// case-insensitively.
-pub const BLOCKED_PREFIX: &str = "BLOCKED:";
+const BLOCKED_PREFIX: &str = "BLOCKED:";
 
 /// Returns the rest of the first line after the prefix `BLOCKED:`, which describes what is missing.
 /// Returns `None` if the text does not start with this prefix.

@@ -11,22 +11,25 @@ use crate::tool::InnerToolNames;
 /// the history does not remove entries from the log.
 ///
 /// ```
-/// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict};
+/// use turnstream::agent::evidence::{EvidenceLog, EvidenceVerdict, RequireEvidence};
+/// use turnstream::Item;
 /// use turnstream::item::{Evidence, RawJson, EffectReport, ResultKind, SideEffect, ToolCall, ToolResult};
 ///
 /// let result = |id: &str, report| {
 ///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
-///     ToolResult::for_call(&call, ResultKind::Ok, "done").with_report(report)
+///     let result = ToolResult::for_call(&call, ResultKind::Ok, "done").with_report(report);
+///     [Item::tool_call(&call.call_id, "t", "{}"), Item::from(result)]
 /// };
 /// let edit = EffectReport { side_effects: vec![SideEffect::of_change("a.rs")], ..EffectReport::default() };
 /// let passed = Evidence::from_command("cargo test", 0);
 /// let check = EffectReport { evidence: vec![RawJson::new(&passed)?], ..EffectReport::default() };
 ///
-/// let mut standing = EvidenceLog::default();
-/// standing.record_batch(&[result("c1", edit)]);
-/// assert!(matches!(standing.verdict(), EvidenceVerdict::Unproven(_)));
-/// standing.record_batch(&[result("c2", check)]);
-/// assert_eq!(standing.verdict(), EvidenceVerdict::Proven(passed));
+/// let (edit, check) = (result("c1", edit), result("c2", check));
+/// let policy = RequireEvidence::default();
+/// let log = EvidenceLog::from_items(&edit);
+/// assert!(matches!(policy.verdict(&log), EvidenceVerdict::Unproven(_)));
+/// let log = EvidenceLog::from_items(edit.iter().chain(&check));
+/// assert_eq!(policy.verdict(&log), EvidenceVerdict::Proven(passed));
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -75,7 +78,7 @@ impl EvidenceLog {
     }
 
     /// Records the results of one batch of calls.
-    pub fn record_batch(&mut self, results: &[ToolResult]) {
+    pub(in crate::agent) fn record_batch(&mut self, results: &[ToolResult]) {
         if results.is_empty() {
             return;
         }
@@ -132,12 +135,12 @@ pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
 
 impl EvidenceEntry {
     /// Returns the changes that the result reports.
-    pub fn side_effects(&self) -> &[SideEffect] {
+    pub(crate) fn side_effects(&self) -> &[SideEffect] {
         self.report.as_deref().map_or(&[], |report| &report.side_effects)
     }
 
     /// Returns the evidence that the result contains.
-    pub fn evidence(&self) -> &[RawJson] {
+    pub(crate) fn evidence(&self) -> &[RawJson] {
         self.report.as_deref().map_or(&[], |report| &report.evidence)
     }
 

@@ -1,8 +1,8 @@
 //! The evidence that a run must record in order to complete: the run's changes, its checks, and
 //! what the checks prove.
 //!
-//! [`EvidenceLog`] records the relevant tool results, [`EvidenceLog::verdict`] decides what these
-//! results prove, and [`RequireEvidence`] is the policy to pass to
+//! [`EvidenceLog`] records the relevant tool results, and [`RequireEvidence`] is the policy
+//! that decides what these results prove. Pass it to
 //! [`Agent::with_evidence`](crate::Agent::with_evidence).
 
 mod blocked_claim;
@@ -11,7 +11,6 @@ mod judge_claim;
 mod require_evidence;
 mod verdict;
 
-pub use blocked_claim::BLOCKED_PREFIX;
 pub(crate) use blocked_claim::strip_blocked_prefix;
 pub(super) use evidence_log::has_unknown_effects;
 pub use evidence_log::{EvidenceEntry, EvidenceLog};

@@ -1,5 +1,7 @@
 //! The evidence policy, which defines what evidence a claim requires.
 
+use std::sync::Arc;
+
 use crate::agent::evidence::strip_blocked_prefix;
 use crate::item::{Evidence, RawJson};
 use crate::turn::Turn;
@@ -18,7 +20,7 @@ smallest thing that is missing, for example a permission, a file or a decision."
 ///
 /// The functions run within a poll of the run, so they must return quickly. A panic in a function
 /// ends the run with a [`Hook`](crate::ErrorKind::Hook) error.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct RequireEvidence {
     /// Whether evidence is required only if the run changed something. If `true`, a run that
     /// changed nothing may complete without a check, or despite failed checks. The default is
@@ -33,27 +35,30 @@ pub struct RequireEvidence {
     pub instructions: String,
     /// Detects whether the model is blocked. The function returns a description of what is missing,
     /// an empty string if the model does not say what is missing, or `None` if the model is not
-    /// blocked. By default, if the turn's text starts with
-    /// [`BLOCKED_PREFIX`](super::BLOCKED_PREFIX) in upper or lower case, the function returns the
-    /// rest of the first line.
-    pub blocked_detector: fn(&Turn) -> Option<String>,
+    /// blocked. By default, if the turn's text starts with `BLOCKED:` in upper or lower case, the
+    /// function returns the rest of the first line.
+    pub blocked_detector: Arc<dyn Fn(&Turn) -> Option<String> + Send + Sync>,
     /// Parses recorded evidence as a check. If the function returns `None`, the evidence does not
     /// count as a check. The default function is [`Evidence::from_json`].
     ///
     /// ```
+    /// use std::sync::Arc;
+    ///
     /// use turnstream::agent::evidence::RequireEvidence;
     /// use turnstream::item::Evidence;
     ///
     /// // A reviewed diff counts as a check as well.
     /// let mut policy = RequireEvidence::new();
-    /// policy.evidence_parser = |json| {
+    /// policy.evidence_parser = Arc::new(|json| {
     ///     let reviewed = || json.to_value()["reviewed"].as_str().map(str::to_owned);
     ///     Evidence::from_json(json)
     ///         .or_else(|| Some(Evidence::from_command(format!("review of {}", reviewed()?), 0)))
-    /// };
+    /// });
     /// ```
-    pub evidence_parser: fn(&RawJson) -> Option<Evidence>,
+    pub evidence_parser: Arc<dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync>,
 }
+
+impl_debug!(RequireEvidence(it), read_only_tools = it.read_only_tools);
 
 impl Default for RequireEvidence {
     fn default() -> Self {
@@ -61,8 +66,10 @@ impl Default for RequireEvidence {
             only_after_changes: false,
             read_only_tools: Vec::new(),
             instructions: DEFAULT_INSTRUCTIONS.to_owned(),
-            blocked_detector: |turn| strip_blocked_prefix(&turn.text()).map(str::to_owned),
-            evidence_parser: Evidence::from_json,
+            blocked_detector: Arc::new(|turn| {
+                strip_blocked_prefix(&turn.text()).map(str::to_owned)
+            }),
+            evidence_parser: Arc::new(Evidence::from_json),
         }
     }
 }

@@ -1,3 +1,5 @@
+use std::sync::Arc;
+
 use super::*;
 use crate::item::{
     EffectReport, Evidence, Item, ItemFlag, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
@@ -48,9 +50,13 @@ fn standing(script: &str) -> EvidenceLog {
     standing
 }
 
+fn verdict_of(log: &EvidenceLog) -> EvidenceVerdict {
+    RequireEvidence::default().verdict(log)
+}
+
 #[track_caller]
 fn check(script: &str, expected: &str) {
-    let verdict = match standing(script).verdict() {
+    let verdict = match verdict_of(&standing(script)) {
         EvidenceVerdict::Proven(evidence) => format!("proven by {}", evidence.command),
         EvidenceVerdict::NothingChanged => "nothing".to_owned(),
         EvidenceVerdict::Unproven(UnprovenReason { failed_check: failed, last_change }) => {
@@ -135,7 +141,7 @@ fn evidence_that_is_not_a_check_proves_nothing() {
     check("edit; diff", "not checked");
     check("diff", "nothing");
     let mut policy = RequireEvidence::new();
-    policy.evidence_parser = |_| Some(Evidence::from_command("diff", 0));
+    policy.evidence_parser = Arc::new(|_| Some(Evidence::from_command("diff", 0)));
     let verdict = policy.verdict(&standing("edit; diff"));
     assert_eq!(verdict, EvidenceVerdict::Proven(Evidence::from_command("diff", 0)));
 }
@@ -160,9 +166,9 @@ fn a_log_from_items_equals_a_log_from_results() {
             word => Item::tool_result(result(at, word)),
         });
     }
-    let verdict = EvidenceLog::from_items(&items[..3]).verdict();
+    let verdict = verdict_of(&EvidenceLog::from_items(&items[..3]));
     assert!(matches!(verdict, EvidenceVerdict::Unproven(_)), "one batch");
-    let verdict = EvidenceLog::from_items(&items).verdict();
+    let verdict = verdict_of(&EvidenceLog::from_items(&items));
     assert_eq!(verdict, EvidenceVerdict::Proven(Evidence::from_command("b", 0)));
 }
 
@@ -171,22 +177,22 @@ fn a_compaction_counts_as_a_change_that_a_later_check_proves() {
     let summary = || Item::user("We edited a file.").with_flag(ItemFlag::Compacted);
     let check = || Item::tool_result(result(1, "a=0"));
     assert!(matches!(
-        EvidenceLog::from_items(&[summary()]).verdict(),
+        verdict_of(&EvidenceLog::from_items(&[summary()])),
         EvidenceVerdict::Unproven(_)
     ));
     assert!(matches!(
-        EvidenceLog::from_items(&[check(), summary()]).verdict(),
+        verdict_of(&EvidenceLog::from_items(&[check(), summary()])),
         EvidenceVerdict::Unproven(_)
     ));
     assert!(matches!(
-        EvidenceLog::from_items(&[summary(), check()]).verdict(),
+        verdict_of(&EvidenceLog::from_items(&[summary(), check()])),
         EvidenceVerdict::Proven(_)
     ));
 }
 
 #[test]
 fn the_unproven_reason_is_displayed_as_text() {
-    let verdict = |script| match standing(script).verdict() {
+    let verdict = |script| match verdict_of(&standing(script)) {
         EvidenceVerdict::Unproven(missing) => missing.to_string(),
         EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged => String::new(),
     };

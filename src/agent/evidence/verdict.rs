@@ -58,22 +58,6 @@ struct ChangesAndChecks<'a> {
 }
 
 impl EvidenceLog {
-    /// Decides what the results in the log prove.
-    ///
-    /// - A *change* is a result with side effects, even if its call failed. A call that was
-    ///   interrupted, timed out or panicked also counts as a change, since it may have changed
-    ///   something.
-    /// - A *check* is an [`Evidence`] value. A check passes if its exit code is 0 and the result
-    ///   that contains the check is not an error.
-    /// - A passing check counts only if it was recorded after the last change, either in a later
-    ///   batch of calls or in the same result. The order of calls within a batch is unknown.
-    /// - After a failed check, nothing is proven until the same command passes, either in a later
-    ///   batch or later in the same result. A failed check is not resolved by a passing check with
-    ///   a different command.
-    pub fn verdict(&self) -> EvidenceVerdict {
-        self.verdict_under(&RequireEvidence::default())
-    }
-
     pub(super) fn verdict_under(&self, policy: &RequireEvidence) -> EvidenceVerdict {
         let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, policy);
         let is_open = |at: usize| !checks[at].passed && !has_passed_later(&checks, at);

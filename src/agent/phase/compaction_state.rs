@@ -4,7 +4,7 @@ use crate::item::History;
 
 /// The data that a run keeps between requests to determine when its history is compacted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct CompactionState {
+pub(crate) struct CompactionState {
     /// The token count above which the history is next shortened, if it differs from the limit.
     threshold_tokens: Option<u64>,
     /// The token count that a provider reported for a request with an estimated count of

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::agent::budget::TargetDecision;
-use crate::agent::evidence::EvidenceVerdict;
+use crate::agent::evidence::{EvidenceVerdict, RequireEvidence};
 use crate::agent::hook::StopDecision;
 use crate::agent::phase::external_facts::gather_facts;
 use crate::agent::run::run_shared::RunShared;
@@ -177,7 +177,7 @@ pub(in crate::agent) fn completion_evidence(
     run: &RunShared,
     state: &State,
 ) -> Option<Box<Evidence>> {
-    let standing = || state.evidence.log.verdict();
+    let standing = || RequireEvidence::default().verdict(&state.evidence.log);
     match run.hooks().judge_evidence(state).ok()?.unwrap_or_else(standing) {
         EvidenceVerdict::Proven(evidence) => Some(Box::new(evidence)),
         EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_) => None,

@@ -59,7 +59,7 @@ async fn acquire_pool_capacity(
     let Ok(reservation) = await_recording_pending(&mut waited, reservation).await else {
         return false;
     };
-    let slot = await_recording_pending(&mut waited, pool.acquire_slot().at_front(first)).await;
+    let slot = await_recording_pending(&mut waited, pool.queue_for_slot().at_front(first)).await;
     if waited && should_recheck_before_sending(run, state) {
         drop((slot, reservation));
         admission.replace_yielded_queue_position(true);

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use crate::agent::budget::BudgetUsage;
 use crate::agent::decide::is_incomplete_turn;
 use crate::agent::phase::{
     compaction, deliver_input, external_facts, list_tools, review_stop, run_tools, send_request,
@@ -123,12 +122,6 @@ impl RunContext {
     /// limit was reached, the returned state contains the exceeded budget.
     pub fn gather_facts(&self, state: State) -> (State, Facts) {
         external_facts::gather_facts(&self.0, state)
-    }
-
-    /// Returns the run's budget usage so far. The usage since the previous call to this method is
-    /// charged to the pool.
-    pub fn budget_usage(&self, state: &State) -> BudgetUsage {
-        self.0.budget_usage(state)
     }
 
     /// Lists the tools from the agent's [sources](crate::Agent::with_tool_source), once per

@@ -38,7 +38,7 @@ impl EffortNames {
         Self { minimal: "low", xhigh: "high", max: "high", ..Self::OPENAI };
 
     /// Returns the server's name for an effort level.
-    pub fn name_of(self, effort: Effort) -> &'static str {
+    pub(crate) fn name_of(self, effort: Effort) -> &'static str {
         match effort {
             Effort::Minimal => self.minimal,
             Effort::Low => self.low,

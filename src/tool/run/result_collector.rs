@@ -28,7 +28,7 @@ pub struct ToolRunOutcome {
     /// The ids of the answered calls whose tools are [pollable](crate::Tool::pollable).
     pub pollable_call_ids: Vec<String>,
     /// The number of calls that were answered because they exceeded the
-    /// [limit](crate::tool::ToolRun::with_call_limit).
+    /// run's limit on calls.
     pub calls_over_limit: usize,
 }
 

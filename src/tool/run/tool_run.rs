@@ -168,14 +168,19 @@ impl ToolRun {
     /// Allows at most `calls` calls to start. Calls start in call order, and those that exceed the
     /// limit are answered with a result of the given kind and text. Calls that are denied, calls
     /// that cannot run, and [external](crate::Tool::external) calls do not count towards the limit.
-    pub fn with_call_limit(mut self, calls: u32, kind: ResultKind, why: impl Into<String>) -> Self {
+    pub(crate) fn with_call_limit(
+        mut self,
+        calls: u32,
+        kind: ResultKind,
+        why: impl Into<String>,
+    ) -> Self {
         if let Some(live) = self.source.live_mut() {
             live.set_call_limit(calls, (kind, why.into()));
         }
         self
     }
 
-    /// Denies calls to tools that [run agents](Tool::runs_sub_agents).
+    /// Denies calls to tools that [run agents](Tool::running_sub_agents).
     pub(crate) fn without_sub_agents(mut self) -> Self {
         self.turn_calls.denies_sub_agents = true;
         self

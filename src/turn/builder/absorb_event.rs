@@ -16,7 +16,7 @@ impl TurnBuilder {
     /// call were emitted with a new id, the call has the same new id in the complete turn.
     /// Absorbing a complete turn does not allow calls to run that the turn itself does not allow to
     /// run.
-    pub fn absorb(&mut self, event: TurnEvent) {
+    pub(crate) fn absorb(&mut self, event: TurnEvent) {
         if self.is_finished {
             return;
         }

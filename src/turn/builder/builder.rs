@@ -79,7 +79,7 @@ pub(crate) const MAX_ITEMS: usize = 16_384;
 impl TurnBuilder {
     /// The default maximum size of a turn, in bytes: 64 MiB. To change the maximum, use
     /// [`with_max_bytes`](Self::with_max_bytes).
-    pub const DEFAULT_MAX_BYTES: usize = 64 << 20;
+    pub(crate) const DEFAULT_MAX_BYTES: usize = 64 << 20;
 
     /// Creates a builder for a turn without a history. Call ids are unique only within the turn.
     pub fn new() -> Self {
@@ -88,7 +88,7 @@ impl TurnBuilder {
 
     /// Creates a builder for the turn that follows a history. The builder does not reuse call ids
     /// from the history.
-    pub fn for_history(history: &History) -> Self {
+    pub(crate) fn for_history(history: &History) -> Self {
         Self { history_ids: Some(history.clone()), ..Self::default() }
     }
 
@@ -98,7 +98,7 @@ impl TurnBuilder {
     ///
     /// The first piece that would exceed the limit is rejected, along with everything that follows.
     /// The turn then ends with an error of kind [`TooLarge`](crate::ErrorKind::TooLarge).
-    pub fn with_max_bytes(mut self, max_bytes: usize) -> Self {
+    pub(crate) fn with_max_bytes(mut self, max_bytes: usize) -> Self {
         self.set_max_bytes(max_bytes);
         self
     }
@@ -119,7 +119,7 @@ impl TurnBuilder {
     /// that leaves valid JSON, such as empty arguments.
     ///
     /// [`Options::max_output_tokens`]: crate::request::Options::max_output_tokens
-    pub fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
+    pub(crate) fn with_max_output_tokens(mut self, tokens: impl Into<Option<u32>>) -> Self {
         self.set_max_output_tokens(tokens.into());
         self
     }
@@ -190,7 +190,7 @@ impl TurnBuilder {
 
     /// Marks a text item as commentary, so that its text is not part of the answer. If the item
     /// does not exist, this method has no effect.
-    pub fn mark_commentary(&mut self, index: u32) {
+    pub(crate) fn mark_commentary(&mut self, index: u32) {
         if let Some(block) =
             self.partial.block_mut(BlockKey::Text(index)).filter(|_| !self.is_finished)
         {

@@ -28,7 +28,7 @@ impl TurnBuilder {
 
     /// Clears the terminal marker because the turn continues. The turn then needs another terminal
     /// marker before it can complete.
-    pub fn clear_stop(&mut self) {
+    pub(crate) fn clear_stop(&mut self) {
         if !self.is_finished {
             self.stop_reason = None;
         }
@@ -80,7 +80,7 @@ impl TurnBuilder {
     /// which failed with `error`, and the request will be sent again after `delay`. If this attempt
     /// has already produced output, no event is emitted, since a retry would first have to
     /// [retract](Self::retract) that output.
-    pub fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
+    pub(crate) fn report_retry(&mut self, attempt: u32, delay: Duration, error: Error) {
         let delay_ms = u64::try_from(delay.as_millis()).unwrap_or(u64::MAX);
         self.forward_retry(TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error) });
     }
@@ -97,7 +97,7 @@ impl TurnBuilder {
     /// # Errors
     ///
     /// Returns a [`TooLarge`](ErrorKind::TooLarge) error if the turn contains more than 16,384
-    /// items or more bytes than [`with_max_bytes`](Self::with_max_bytes) allows. Returns an
+    /// items or more bytes than the [request](crate::Request) allows. Returns an
     /// [`IncompleteTurn`](ErrorKind::IncompleteTurn) error if no terminal marker was set. Returns a
     /// [`Protocol`](ErrorKind::Protocol) error if the model stopped normally or to call tools, but
     /// one of the calls is incomplete.

@@ -103,7 +103,7 @@ fn old_turns_are_replaced_by_one_line_per_call() {
     let said = format!("Constraints:\nBe brief.\n\n{steps}");
     assert_eq!(message_texts(&it.context), ["newest", "text 3", &said]);
     injector.constraints.clear();
-    injector.step_summary = |old| format!("{} entries", old.len());
+    injector.step_summary = Arc::new(|old| format!("{} entries", old.len()));
     assert_eq!(message_texts(&injector.inject(&before).context)[2], "Done so far:\n15 entries");
 }
 

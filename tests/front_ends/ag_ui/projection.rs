@@ -70,7 +70,11 @@ impl Messages {
                 }
                 _ => {}
             }
-            if item.turn.is_some() || !item.is_model_output() {
+            let is_input = matches!(
+                item.kind,
+                ItemKind::System { .. } | ItemKind::User { .. } | ItemKind::ToolResult(_)
+            );
+            if item.turn.is_some() || is_input {
                 turn(&mut text, &mut calls);
             }
         }

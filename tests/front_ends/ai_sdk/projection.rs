@@ -29,7 +29,8 @@ pub(crate) fn expected_steps(start: &History, runs: &[Events], version: Version)
     let results: Vec<&ToolResult> =
         new_items.iter().filter_map(|item| item.as_tool_result()).collect();
     let asked: Vec<PendingCall> = events().filter_map(Event::approval_request).collect();
-    let was_asked = |id: &str| asked.iter().any(|call| call.root_call_id() == id);
+    let was_asked =
+        |id: &str| asked.iter().any(|call| call.path.first().unwrap_or(&call.call_id) == id);
     let (mut steps, mut step) = (Vec::new(), Vec::new());
     for item in &new_items {
         match &item.kind {

@@ -167,7 +167,9 @@ fn sends_request(bodies: &[String], answered: &[PendingCall]) -> bool {
         }
     }
     for call in answered {
-        has_result.entry(call.root_call_id().to_owned()).and_modify(|it| *it = true);
+        has_result
+            .entry(call.path.first().unwrap_or(&call.call_id).clone())
+            .and_modify(|it| *it = true);
     }
     !has_result.is_empty() && has_result.into_values().all(|it| it)
 }

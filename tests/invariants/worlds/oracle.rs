@@ -18,7 +18,7 @@ pub(crate) const SHORT_LIMITS: Limits = Limits {
     nudge_after_repeats: 2,
     end_after_repeats: 3,
     max_depth: 8,
-    max_turn_bytes: turnstream::turn::TurnBuilder::DEFAULT_MAX_BYTES,
+    max_turn_bytes: 64 << 20,
     hook_timeout: None,
     tool_source_timeout: None,
     compactor_timeout: None,

@@ -5,7 +5,6 @@ use std::path::Path;
 use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
-use turnstream::env::FixedClock;
 use turnstream::session::{Conflict, Entry, JsonLinesStore, Store};
 use turnstream::{Error, ErrorKind};
 #[cfg(unix)]
@@ -296,7 +295,7 @@ fn an_append_rereads_the_file_only_after_a_foreign_write() {
     let folder = TempFolder::new();
     let store = JsonLinesStore::open(folder.path())
         .unwrap()
-        .with_clock(FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7)));
+        .with_clock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
     append(&store, "s", 0, numbered_entries(0..2));
     // The same length and the same time: only reading the file would show the change.
     let path = folder.join("s.jsonl");
@@ -313,7 +312,7 @@ fn an_append_rereads_the_file_only_after_a_foreign_write() {
 #[test]
 fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
     let folder = TempFolder::new();
-    let clock = FixedClock(SystemTime::UNIX_EPOCH + Duration::from_secs(7));
+    let clock = SystemTime::UNIX_EPOCH + Duration::from_secs(7);
     let store = JsonLinesStore::open(folder.path()).unwrap().with_clock(clock);
     append(&store, "s", 0, numbered_entries(0..2));
     let (path, other) = (folder.join("s.jsonl"), folder.join("other"));

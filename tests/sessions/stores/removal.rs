@@ -6,7 +6,6 @@ use std::time::{Duration, SystemTime};
 
 use futures::executor::block_on;
 use futures::future::BoxFuture;
-use turnstream::env::FixedClock;
 use turnstream::session::{Entry, JsonLinesStore, MemoryStore, SessionInfo, Store};
 use turnstream::{Error, ErrorKind};
 use turnstream_test_support::temp_folder::TempFolder;
@@ -127,7 +126,7 @@ fn prune_keeps_the_origin_of_a_concurrently_created_fork() {
     let folder = TempFolder::new();
     let at = |seconds| {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(seconds);
-        JsonLinesStore::open(folder.path()).unwrap().with_clock(FixedClock(time))
+        JsonLinesStore::open(folder.path()).unwrap().with_clock(time)
     };
     // The session that was written last is removed first.
     for (id, seconds) in [("kept", 100), ("first", 2), ("origin", 1)] {

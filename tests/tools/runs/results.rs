@@ -132,14 +132,14 @@ async fn a_long_result_is_truncated_and_passed_whole_to_on_truncate() {
     let long = || Tool::raw(spec("a"), |_, _| async { "x".repeat(70_000) }).unwrap();
     let result =
         only_result(start_run(&Toolkit::new([long()]), &turn_with_calls(&["a"]).await)).await;
-    assert!(result.content.text_len() <= 65_536);
+    assert!(result.content.text().len() <= 65_536);
     assert!(result.content.text().contains("bytes were left out here]"));
 
     let kept = Arc::new(Mutex::new(Vec::new()));
     let keep = Arc::clone(&kept);
     let kit = Toolkit::new([long(), sleep_tool("b")]).with_max_result_bytes(1_000).on_truncate(
         move |call, whole| {
-            keep.lock().unwrap().push((call.call_id.clone(), whole.content.text_len()));
+            keep.lock().unwrap().push((call.call_id.clone(), whole.content.text().len()));
             Some("See a.txt.".into())
         },
     );
@@ -162,11 +162,11 @@ async fn a_result_rewritten_by_a_hook_is_truncated() {
     });
     let output =
         only_result(start_run(&kit, &turn_with_calls(&["out"]).await).with_policy(rules)).await;
-    assert_eq!(output.content.text_len(), 100);
+    assert_eq!(output.content.text().len(), 100);
     let rules = ScriptedPolicy::configured(|book| book.replacement_text = Some(long));
     let rewritten =
         only_result(start_run(&kit, &turn_with_calls(&["a"]).await).with_policy(rules)).await;
-    assert_eq!(rewritten.content.text_len(), 100);
+    assert_eq!(rewritten.content.text().len(), 100);
 }
 
 #[tokio::test]
@@ -175,7 +175,7 @@ async fn a_panic_in_on_truncate_leaves_a_truncated_result() {
         .with_max_result_bytes(100)
         .on_truncate(|_, _| std::panic::resume_unwind(Box::new("boom")));
     let result = only_result(start_run(&kit, &turn_with_calls(&["a"]).await)).await;
-    assert_eq!((result.kind, result.content.text_len()), (ResultKind::Ok, 100));
+    assert_eq!((result.kind, result.content.text().len()), (ResultKind::Ok, 100));
 }
 
 #[tokio::test(start_paused = true)]

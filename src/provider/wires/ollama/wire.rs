@@ -1,7 +1,7 @@
 //! The provider for Ollama's native API over HTTP.
 
 use super::encode::TOOL_NAME_RULE;
-use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, Think, encode};
+use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, encode};
 use crate::error::Error;
 use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
@@ -62,10 +62,5 @@ impl Ollama {
     /// Sets how long the server keeps the model in memory; see [`Chat::keep_alive`].
     pub fn with_keep_alive(self, keep_alive: impl Into<KeepAlive>) -> Self {
         self.update_wire(|wire| wire.keep_alive = Some(keep_alive.into()))
-    }
-
-    /// Sets how a reasoning effort is encoded; see [`Think`].
-    pub fn with_think(self, think: Think) -> Self {
-        self.update_wire(|wire| wire.think = think)
     }
 }

@@ -16,9 +16,7 @@ use crate::env::Random;
 /// use turnstream::provider::Backoff;
 ///
 /// let patient = Backoff { max_attempts: 8, max_delay: Duration::from_secs(60), ..Backoff::default() };
-/// assert_eq!(patient.max_delay_after(1), Duration::from_millis(500));
-/// assert_eq!(patient.max_delay_after(3), Duration::from_secs(2));
-/// assert_eq!(patient.max_delay_after(20), Duration::from_secs(60));
+/// assert_eq!(patient.base_delay, Duration::from_millis(500));
 /// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Backoff {
@@ -54,7 +52,7 @@ impl Default for Backoff {
 impl Backoff {
     /// Returns the maximum delay after `failed` failed attempts, where `failed` is at least 1. The
     /// maximum does not apply if the provider requests a longer delay.
-    pub fn max_delay_after(&self, failed: u32) -> Duration {
+    pub(crate) fn max_delay_after(&self, failed: u32) -> Duration {
         let factor = if self.factor >= 1.0 { self.factor } else { 1.0 };
         let power = i32::try_from(failed.saturating_sub(1)).unwrap_or(i32::MAX);
         if self.base_delay.is_zero() {
@@ -111,6 +109,14 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn the_maximum_delay_grows_by_the_factor_up_to_the_limit() {
+        let backoff = Backoff { max_delay: Duration::from_mins(1), ..Backoff::default() };
+        assert_eq!(backoff.max_delay_after(1), Duration::from_millis(500));
+        assert_eq!(backoff.max_delay_after(3), Duration::from_secs(2));
+        assert_eq!(backoff.max_delay_after(20), Duration::from_mins(1));
     }
 
     #[derive(Debug)]

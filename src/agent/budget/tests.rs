@@ -3,10 +3,11 @@
 
 use std::time::Duration;
 
-use turnstream::agent::{Budget, BudgetUsage, Pool, Target, TargetDecision, TargetProgress};
-use turnstream::event::{BudgetExceeded, BudgetKind};
-use turnstream::usage::{Price, Prices};
-use turnstream::{ErrorKind, Usage};
+use crate::agent::budget::{Budget, BudgetUsage, Pool, Target, TargetDecision, TargetProgress};
+use crate::env::{Random, SeededRandom};
+use crate::error::ErrorKind;
+use crate::event::{BudgetExceeded, BudgetKind};
+use crate::usage::{Price, Prices, Usage};
 
 const PRICE: Price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
 
@@ -252,4 +253,30 @@ fn a_nudge_states_how_much_of_the_token_target_is_used() {
         TargetDecision::Stop { .. } => panic!("it stops"),
     };
     assert!(text.contains("33%") && text.contains("1000 of 3000"), "{text}");
+}
+
+#[test]
+fn nudging_towards_a_target_always_ends() {
+    let random = SeededRandom::new(7);
+    let below = |end: u64| random.next_u64() % end;
+    for _ in 0..1_000 {
+        let thresholds = [f64::NAN, -1.0, 0.0, 0.4, 0.9, 1.0, 2.0];
+        let target = Target {
+            tokens: below(20_000),
+            threshold_fraction: thresholds[below(7) as usize],
+            min_delta_tokens: below(2_000),
+            min_nudges: below(6) as u32,
+        };
+        // Each nudge beyond the minimum number needs progress of at least the threshold in every
+        // second step, so the number of nudges is bounded.
+        let little = target.min_delta_tokens.max(1);
+        let most = u64::from(target.min_nudges) + 2 + 2 * (target.tokens / little + 1);
+        let (mut tracker, mut used, mut nudges) = (TargetProgress::default(), 0, 0);
+        while let TargetDecision::Continue { progress, .. } = target.decide(tracker, used) {
+            tracker = progress;
+            used += [0, 499, 500, below(3_000)][below(4) as usize];
+            nudges += 1;
+            assert!(nudges <= most, "{nudges} nudges for {target:?}");
+        }
+    }
 }
