@@ -177,7 +177,7 @@ impl ReplayRun {
 
     /// Returns the requests up to the current position, as they were passed to the provider. An
     /// encoder for a wire format, such as
-    /// [`anthropic::encode`](crate::provider::wires::anthropic::encode), turns a request into bytes.
+    /// [`anthropic::encode`](crate::provider::anthropic::encode), turns a request into bytes.
     pub fn requests(&self) -> Vec<Request> {
         self.player.requests()
     }

@@ -813,3 +813,21 @@ async fn a_run_dropped_during_a_turn_returns_its_reserved_cost() {
     while second.next().now_or_never().is_some() {}
     assert_eq!(model.requests().len(), 2);
 }
+
+#[test]
+fn a_pool_is_drained_by_every_run_that_shares_it() {
+    let pool = Pool::new(1_000);
+    let members: Vec<Pool> = (0..8).map(|_| pool.clone()).collect();
+    std::thread::scope(|scope| {
+        for member in &members {
+            scope.spawn(|| {
+                for _ in 0..10 {
+                    member.charge(Usage { input_tokens: 7, output_tokens: 5, ..Usage::default() });
+                }
+            });
+        }
+    });
+    assert_eq!((pool.used_tokens(), pool.token_limit()), (960, 1_000));
+    members[0].charge(Usage { output_tokens: u64::MAX, ..Usage::default() });
+    assert_eq!(pool.used_tokens(), u64::MAX);
+}

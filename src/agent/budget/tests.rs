@@ -1,5 +1,5 @@
-//! Limits on the resources of a run, as pure values: the order of the limits, a shared pool, a
-//! target.
+//! Limits on the resources of a run, as pure values: the order of the limits, and a
+//! target for output tokens.
 
 use std::time::Duration;
 
@@ -161,27 +161,6 @@ fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     let budget = Budget::new().with_prices(sample_prices().with_price("bad", bad));
     let found = ["m-1", "x", "bad"].map(|model| budget.price_of(model).unwrap());
     assert_eq!(found, [Some(PRICE), None, None], "without a limit");
-}
-
-#[test]
-fn a_pool_is_drained_by_every_run_that_shares_it() {
-    let pool = Pool::new(1_000);
-    let budget = Budget::new().with_pool(pool.clone());
-    let members: Vec<Pool> = (0..8).map(|_| pool.clone()).collect();
-    std::thread::scope(|scope| {
-        for member in &members {
-            scope.spawn(|| {
-                for _ in 0..10 {
-                    member.charge(Usage { input_tokens: 7, output_tokens: 5, ..Usage::default() });
-                }
-            });
-        }
-    });
-    assert_eq!((pool.used_tokens(), pool.token_limit()), (960, 1_000));
-    assert!(!pool.is_exhausted());
-    members[0].charge(Usage { output_tokens: u64::MAX, ..Usage::default() });
-    assert_eq!(pool.used_tokens(), u64::MAX);
-    assert!(budget.pool().is_some_and(Pool::is_exhausted));
 }
 
 #[track_caller]

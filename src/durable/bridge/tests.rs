@@ -128,7 +128,6 @@ impl Machine for StepMachine {
         })
     }
 
-    #[expect(clippy::too_many_lines, reason = "an arm for each input of the table")]
     fn apply(&mut self, input: &str) -> String {
         let accept = |it: &mut BridgeState, json: &RawJson| {
             it.accept(json).unwrap();

@@ -154,7 +154,7 @@ impl Anthropic {
     /// compaction. To avoid this error, requests that contain thinking blocks and are sent to
     /// Anthropic's own address set `drop_block` by default. With `drop_block`, thinking blocks that
     /// no longer match their context are not shown to the model.
-    /// [`input_transformations`](crate::provider::wires::anthropic::input_transformations) reports which
+    /// [`input_transformations`](crate::provider::anthropic::input_transformations) reports which
     /// thinking blocks were dropped.
     ///
     /// Without `drop_block`, Anthropic rejects any request whose thinking blocks no longer match

@@ -2,7 +2,7 @@
 //! <https://docs.ollama.com/api/chat>.
 //!
 //! Ollama also serves the Chat Completions API, for which
-//! [`Dialect::OLLAMA`](crate::provider::wires::openai_chat::Dialect::OLLAMA) is the predefined dialect.
+//! [`Dialect::OLLAMA`](crate::provider::openai_chat::Dialect::OLLAMA) is the predefined dialect.
 //! The native API has two settings that Chat Completions lacks: the size of the context window, and
 //! how long the model stays loaded. If the size of the context window is not set, the server
 //! silently truncates long prompts.
