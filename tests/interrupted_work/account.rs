@@ -283,9 +283,6 @@ pub(crate) enum Exception {
     /// The answer of a sub-agent becomes the result of its call only with the poll that follows the
     /// sub-agent's last event.
     SubAgentsLastPoll,
-    /// A hook that fails ends the run before it takes the other results of calls that were executed
-    /// separately.
-    HookFailsElsewhere,
 }
 
 impl Exception {
@@ -295,9 +292,6 @@ impl Exception {
         match who {
             _ if machine.is_durable() && is_given_up => Some(Self::DurableRunGivenUp),
             Who::SubAgent if cause.drops_calls() => Some(Self::SubAgentsLastPoll),
-            Who::ToolElsewhere | Who::IdempotentToolElsewhere if cause == Cause::HookFails => {
-                Some(Self::HookFailsElsewhere)
-            }
             _ => None,
         }
     }
@@ -306,8 +300,7 @@ impl Exception {
     pub(crate) fn all_on(machine: Machine) -> &'static [Self] {
         match machine {
             Machine::Agent | Machine::Session => &[Self::SubAgentsLastPoll],
-            Machine::Durable => &[Self::DurableRunGivenUp],
-            Machine::DurableWithWorker => &[Self::DurableRunGivenUp, Self::HookFailsElsewhere],
+            Machine::Durable | Machine::DurableWithWorker => &[Self::DurableRunGivenUp],
         }
     }
 }

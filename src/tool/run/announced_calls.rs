@@ -39,8 +39,9 @@ impl AnnouncedCalls {
         self.calls.is_empty()
     }
 
-    pub(super) fn clear(&mut self) {
-        self.calls.clear();
+    /// Drops all calls except those that were executed elsewhere, whose results are not lost.
+    pub(super) fn keep_executed(&mut self) {
+        self.calls.retain(|it| self.journal.has_result(&it.ready_call.call.call_id));
     }
 
     /// Announces a call, and returns its event.

@@ -15,7 +15,7 @@ use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall, started_event};
-use crate::tool::run::turn_calls::{ReadyCall, TurnCalls};
+use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, TurnCalls};
 
 /// Waits for a slot for each admitted call, and then runs the call until its result arrives.
 pub(super) struct CallExecutor {
@@ -167,10 +167,18 @@ impl CallExecutor {
         }
     }
 
-    /// Drops all ready and running calls.
+    /// Returns the next call that was executed elsewhere.
+    pub(super) fn next_executed(&mut self, cx: &mut Context<'_>) -> Option<Box<AnsweredCall>> {
+        match self.announced.as_mut()?.poll_start(cx) {
+            Poll::Ready(Err(answered)) => Some(answered),
+            Poll::Ready(Ok(_)) | Poll::Pending => None,
+        }
+    }
+
+    /// Drops all ready and running calls. Calls that were executed elsewhere are kept.
     pub(super) fn clear(&mut self) {
         self.ready_calls.clear();
-        self.announced.iter_mut().for_each(AnnouncedCalls::clear);
+        self.announced.iter_mut().for_each(AnnouncedCalls::keep_executed);
         self.running = SelectAll::new();
         self.pending_slot = None;
     }

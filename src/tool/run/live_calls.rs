@@ -70,7 +70,11 @@ impl LiveCalls {
         self.executor.resume_timeouts();
         let polled = match results.error() {
             // The previous poll already returned the result that arrived together with the error.
-            Some(_) => Poll::Ready(None),
+            // The results of calls that were executed elsewhere follow.
+            Some(_) => {
+                let executed = self.executor.next_executed(cx);
+                Poll::Ready(executed.map(|ended| results.emit_result(calls, *ended)))
+            }
             None => self.try_poll(calls, results, cx).unwrap_or_else(|error| {
                 results.set_error(Err(error));
                 Poll::Ready(None)

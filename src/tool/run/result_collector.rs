@@ -84,8 +84,9 @@ impl ResultCollector {
         ToolEvent::Progress { call_id, name, data }
     }
 
+    /// Stores the policy's error, unless an earlier one ends the run already.
     pub(super) fn set_error(&mut self, looked: Result<(), Error>) {
-        self.error = looked.err().or(self.error.take());
+        self.error = self.error.take().or(looked.err());
     }
 
     /// Stores a suspension and returns its event. The suspended call still has no result.
