@@ -229,7 +229,7 @@ impl Tool {
     }
 
     /// Returns whether the tool runs outside the toolkit; see [`external`](Self::external).
-    pub(crate) fn is_external(&self) -> bool {
+    pub fn is_external(&self) -> bool {
         self.settings.has_flag(ToolFlag::External)
     }
 

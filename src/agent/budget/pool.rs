@@ -491,7 +491,7 @@ impl Pool {
     }
 
     /// Returns whether all of the pool's tokens or all of its money have been used.
-    pub(crate) fn is_exhausted(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.exceeded_limit(0).is_some()
     }
 

@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use crate::agent::budget::{Budget, BudgetUsage, Pool, Target, TargetDecision, TargetProgress};
-use crate::env::{Random, SeededRandom};
+use crate::env::draw::TestRng;
 use crate::error::ErrorKind;
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::usage::{Price, Prices, Usage};
@@ -236,15 +236,15 @@ fn a_nudge_states_how_much_of_the_token_target_is_used() {
 
 #[test]
 fn nudging_towards_a_target_always_ends() {
-    let random = SeededRandom::new(7);
-    let below = |end: u64| random.next_u64() % end;
+    let rng = TestRng::new(7);
+    let below = |end: usize| rng.next_below(end) as u64;
     for _ in 0..1_000 {
         let thresholds = [f64::NAN, -1.0, 0.0, 0.4, 0.9, 1.0, 2.0];
         let target = Target {
             tokens: below(20_000),
-            threshold_fraction: thresholds[below(7) as usize],
+            threshold_fraction: *rng.pick_one(&thresholds),
             min_delta_tokens: below(2_000),
-            min_nudges: below(6) as u32,
+            min_nudges: *rng.pick_one(&[0, 1, 2, 3, 4, 5]),
         };
         // Each nudge beyond the minimum number needs progress of at least the threshold in every
         // second step, so the number of nudges is bounded.
@@ -253,7 +253,7 @@ fn nudging_towards_a_target_always_ends() {
         let (mut tracker, mut used, mut nudges) = (TargetProgress::default(), 0, 0);
         while let TargetDecision::Continue { progress, .. } = target.decide(tracker, used) {
             tracker = progress;
-            used += [0, 499, 500, below(3_000)][below(4) as usize];
+            used += *rng.pick_one(&[0, 499, 500, below(3_000)]);
             nudges += 1;
             assert!(nudges <= most, "{nudges} nudges for {target:?}");
         }

@@ -30,6 +30,8 @@ const FAILURE_WORDS: &[&str] = &[
     "panic",
 ];
 
+type AcknowledgementCheck = Arc<dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync>;
+
 /// Detects failures that are recorded as successes or ignored by the model, in two cases:
 ///
 /// - A result with the kind `ok` reports a failed check, and the same check does not pass later in
@@ -42,7 +44,7 @@ const FAILURE_WORDS: &[&str] = &[
 pub struct AmbiguousFailure {
     /// Returns whether an answer acknowledges a failed result. By default, an answer acknowledges a
     /// failure if it contains one of several English words, such as "fail", "error" or "could not".
-    pub acknowledgement_check: Arc<dyn Fn(&Turn, &ToolResult) -> bool + Send + Sync>,
+    pub acknowledgement_check: AcknowledgementCheck,
 }
 
 impl_debug!(AmbiguousFailure);

@@ -18,7 +18,7 @@ use crate::tool::InnerToolNames;
 /// let result = |id: &str, report| {
 ///     let call = ToolCall { call_id: id.into(), name: "t".into(), arguments: "{}".into() };
 ///     let result = ToolResult::for_call(&call, ResultKind::Ok, "done").with_report(report);
-///     [Item::tool_call(&call.call_id, "t", "{}"), Item::from(result)]
+///     [Item::tool_call(&call.call_id, "t", "{}"), Item::tool_result(result)]
 /// };
 /// let edit = EffectReport { side_effects: vec![SideEffect::of_change("a.rs")], ..EffectReport::default() };
 /// let passed = Evidence::from_command("cargo test", 0);

@@ -12,6 +12,10 @@ change: run it with a tool, in a later turn than the change, and name it in your
 check must pass before you end. If you cannot continue, answer with a first line `BLOCKED: ` and the \
 smallest thing that is missing, for example a permission, a file or a decision.";
 
+type BlockedDetector = Arc<dyn Fn(&Turn) -> Option<String> + Send + Sync>;
+
+type EvidenceParser = Arc<dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync>;
+
 /// Defines what evidence must have been recorded when a model claims to be done.
 ///
 /// [`Agent::with_evidence`](crate::Agent::with_evidence) describes what happens to a claim without
@@ -37,7 +41,7 @@ pub struct RequireEvidence {
     /// an empty string if the model does not say what is missing, or `None` if the model is not
     /// blocked. By default, if the turn's text starts with `BLOCKED:` in upper or lower case, the
     /// function returns the rest of the first line.
-    pub blocked_detector: Arc<dyn Fn(&Turn) -> Option<String> + Send + Sync>,
+    pub blocked_detector: BlockedDetector,
     /// Parses recorded evidence as a check. If the function returns `None`, the evidence does not
     /// count as a check. The default function is [`Evidence::from_json`].
     ///
@@ -55,7 +59,7 @@ pub struct RequireEvidence {
     ///         .or_else(|| Some(Evidence::from_command(format!("review of {}", reviewed()?), 0)))
     /// });
     /// ```
-    pub evidence_parser: Arc<dyn Fn(&RawJson) -> Option<Evidence> + Send + Sync>,
+    pub evidence_parser: EvidenceParser,
 }
 
 impl_debug!(RequireEvidence(it), read_only_tools = it.read_only_tools);
