@@ -255,7 +255,8 @@ impl BridgeState {
 
 /// Methods that the run's world calls.
 impl BridgeState {
-    /// Returns the source of a nondeterministic value. Returns `None` if the attempt fails.
+    /// Returns the source of a nondeterministic value. Returns `None` if the attempt fails, or if
+    /// the step has not begun.
     pub(super) fn draw(&mut self, kind: EffectKind) -> Option<Draw> {
         let replay = match &mut self.step {
             Step::Undecided { .. } | Step::Failed { .. } => return None,
@@ -280,8 +281,8 @@ impl BridgeState {
     }
 
     /// Waits until the run may request an effect. Then returns the value of the effect if the
-    /// effect was ready on the first poll in an earlier attempt, or `Live` if the effect may be
-    /// ready on the first poll now.
+    /// effect was ready on the first poll in an earlier attempt, `Live` if the effect may be ready
+    /// on the first poll now, or `None` if it was not ready in the earlier attempt.
     pub(super) fn poll_draw(&mut self, kind: EffectKind, cx: &Context<'_>) -> Poll<Option<Draw>> {
         match &mut self.step {
             Step::Performing { .. } => Poll::Ready(Some(Draw::Live)),
@@ -556,8 +557,13 @@ impl Replay {
     fn check_request(&self, key: &EffectKey) -> Result<(), String> {
         let recorded = self.record.key.as_ref();
         let has_more = self.drawn < self.record.drawn_values.len() && self.record.ended().is_none();
-        if recorded == Some(key) && !has_more {
-            return Ok(());
+        if recorded == Some(key) {
+            return match has_more {
+                false => Ok(()),
+                true => Err(format!(
+                    "the run requests `{key}` before it draws all values that an earlier attempt drew"
+                )),
+            };
         }
         let recorded = recorded.map_or("its end".to_owned(), ToString::to_string);
         Err(format!("the run requests `{key}`, but an earlier attempt requested {recorded}"))

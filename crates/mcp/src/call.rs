@@ -56,9 +56,9 @@ struct Call {
     params: Map<String, Value>,
     media: MediaRules,
     cx: Option<ToolContext>,
-    /// How many more questions are answered.
+    /// How many more questions the server may ask.
     questions_left: u32,
-    /// How often the call is sent again because its session has ended.
+    /// How many more times the call is sent again because its session has ended.
     renewals_left: u32,
 }
 
@@ -193,8 +193,8 @@ impl Call {
         }
     }
 
-    /// Returns the step that follows an input. An input that the state does not wait for changes
-    /// nothing.
+    /// Returns the step that follows an input. An input that the state does not wait for is
+    /// dropped.
     fn apply(&mut self, state: CallState, input: Input) -> Transition {
         match (state, input) {
             (CallState::Connecting { params }, Input::Connected(connection)) => {
@@ -324,7 +324,7 @@ impl Call {
         &self.shared.settings.name
     }
 
-    /// Returns the time within which each message of the server must arrive.
+    /// Returns the time within which the request must be sent, and each message about it arrive.
     fn limit(&self) -> Duration {
         self.shared.settings.limits.call
     }
@@ -346,14 +346,14 @@ async fn next_message(sent: &mut SentRequest, limit: Duration) -> Input {
 }
 
 /// Returns the next step in answering a question. There is no answer if the server no longer waits
-/// for it, or has completed the call without it.
+/// for it, has completed the call without it, or if the question is left without one.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
-    question: &mut oneshot::Sender<Value>,
+    answer: &mut oneshot::Sender<Value>,
     pending: &mut PendingRequest,
 ) -> Input {
     future::poll_fn(|cx| {
-        if pending.poll_is_answered(cx).is_ready() || question.poll_closed(cx).is_ready() {
+        if pending.poll_is_answered(cx).is_ready() || answer.poll_closed(cx).is_ready() {
             return Poll::Ready(Input::NoAnswer);
         }
         answering.poll_next_unpin(cx).map(|step| step.map_or(Input::NoAnswer, Input::Answering))

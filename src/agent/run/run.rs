@@ -407,7 +407,7 @@ impl Run {
 
     /// Restarts the loop body for the wrap-up turn. The loop body detects that the time limit is
     /// exceeded, and yields the events that lead to the wrap-up turn.
-    fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
+    fn begin_wrap_up_turn(&mut self, exceeded: BudgetExceeded) {
         let journal = &self.shared.handle.journal;
         let (history, requests) = (journal.history(), journal.requests());
         let state = self.state.get();
@@ -645,7 +645,7 @@ impl Stream for Run {
                 &mut Stage::WrappingUp { exceeded, .. } => {
                     let journal = &this.shared.handle.journal;
                     let Some(event) = journal.next_missing_result(Interruption::TimedOut) else {
-                        this.begin_wrap_up(exceeded);
+                        this.begin_wrap_up_turn(exceeded);
                         continue;
                     };
                     this.iteration_results.extend(event.tool_output().cloned());

@@ -14,27 +14,19 @@ use crate::stream::{LoopWithState, Step};
 #[doc = include_str!("run_stage.md")]
 pub(in crate::agent) enum Stage {
     /// The next event appends the input.
-    Input {
-        event: Box<Event>,
-        events: LoopStream,
-    },
+    Input { event: Box<Event>, events: LoopStream },
     /// The input is not appended, and the run ends. Calls that are open in the history stay open.
-    Refused {
-        error: Error,
-        events: LoopStream,
-    },
+    Refused { error: Error, events: LoopStream },
     /// The loop is polled.
     Looping(LoopStream),
     /// No time is left except the time reserved for the wrap-up turn. The calls that were dropped
     /// are given results.
-    WrappingUp {
-        exceeded: BudgetExceeded,
-        events: LoopStream,
-    },
+    WrappingUp { exceeded: BudgetExceeded, events: LoopStream },
     /// The loop has been dropped, and the final events are yielded.
     Ending(PendingEnd),
     /// `Finished` has been yielded, and the error follows.
     Failed(Error),
+    /// Everything has been yielded.
     Over,
 }
 
@@ -96,7 +88,7 @@ impl Stage {
         }
     }
 
-    /// Interrupts the loop because a time limit was exceeded.
+    /// Records that the loop was interrupted because a time limit was exceeded.
     pub(in crate::agent) fn begin_wrap_up(&mut self, exceeded: BudgetExceeded) {
         *self = match self.take() {
             Self::Looping(events) => Self::WrappingUp { exceeded, events },

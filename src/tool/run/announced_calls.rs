@@ -13,8 +13,9 @@ use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::running_call::{RunningCall, started_event};
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall};
 
-/// The calls that wait for their journal, and then for a slot. All calls are announced before the
-/// first one starts, so announced calls do not occupy slots.
+/// The calls that wait for their journal, and then for a concurrency slot. The journal lets calls
+/// start once the run has announced all calls that it can, so an announced call does not occupy a
+/// concurrency slot.
 pub(super) struct AnnouncedCalls {
     pub(super) journal: Arc<dyn CallJournal>,
     calls: Vec<AnnouncedCall>,

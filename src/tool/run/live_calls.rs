@@ -69,23 +69,24 @@ impl LiveCalls {
     ) -> Poll<Option<ToolEvent>> {
         self.executor.resume_timeouts();
         let polled = match results.error() {
-            // The previous poll already returned the result that arrived together with the error.
-            // The results of calls that were executed elsewhere follow.
-            Some(_) => {
-                let executed = self.executor.next_executed(cx);
-                Poll::Ready(executed.map(|ended| results.emit_result(calls, *ended)))
-            }
+            // The previous poll already returned the event that arrived together with the error.
+            Some(_) => Poll::Ready(None),
             None => self.try_poll(calls, results, cx).unwrap_or_else(|error| {
                 results.set_error(Err(error));
                 Poll::Ready(None)
             }),
         };
-        let event = ready!(polled);
+        let mut event = ready!(polled);
         self.executor.pause_timeouts();
         if results.error().is_some() {
-            // All calls are dropped, including running calls.
+            // All calls are dropped, including running calls. The results of calls that were
+            // executed elsewhere follow.
             self.admission.clear();
             self.executor.clear();
+            if event.is_none() {
+                let executed = self.executor.next_executed(cx);
+                event = executed.map(|ended| results.emit_result(calls, *ended));
+            }
         }
         match (&event, &mut self.save_callback) {
             (_, None) => {}

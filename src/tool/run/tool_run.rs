@@ -247,8 +247,9 @@ impl ToolRun {
         self
     }
 
-    /// Sets a function that receives the turn's saved calls. The function is called during the poll
-    /// in which the last call ends, and is not called if the run is dropped before that poll.
+    /// Sets a function that receives the turn's saved calls. The function is called in the poll in
+    /// which the stream ends, and is not called if the run is dropped before that poll, or if it
+    /// emits events that were saved.
     pub fn on_complete(mut self, keep: impl FnOnce(SavedCalls) + Send + 'static) -> Self {
         if let Some(live) = self.source.live_mut() {
             live.set_save_callback(SaveCallback::new(keep));
