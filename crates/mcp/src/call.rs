@@ -345,8 +345,9 @@ async fn next_message(sent: &mut SentRequest, limit: Duration) -> Input {
     }
 }
 
-/// Returns the next step in answering a question. There is no answer if the server no longer waits
-/// for it, has completed the call without it, or if the question is left without one.
+/// Returns the next step in answering a question, or [`Input::NoAnswer`] if the server has stopped
+/// waiting for the answer, has completed the call without it, or if the question is left without
+/// one.
 async fn next_answering(
     answering: &mut BoxStream<'static, Answering>,
     answer: &mut oneshot::Sender<Value>,
