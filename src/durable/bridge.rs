@@ -58,6 +58,8 @@ enum Step {
     Recording { effect: Effect },
     /// The run repeats a step that an earlier attempt has recorded.
     Replaying { replay: Replay, effect: Option<Effect> },
+    /// The run repeats the recorded results of a turn's calls, which are the effect of this step.
+    RepeatingCalls { replay: Replay, effect: Effect },
     /// The run has repeated the recorded step, and pauses.
     Replayed { replay: Replay, effect: Effect },
     /// The attempt ends with this error.
@@ -72,6 +74,9 @@ struct Effect {
     key: Option<EffectKey>,
     /// The number of entries in the session when the effect was requested.
     version: u64,
+    /// The number of entries in the session when the effect was completed or repeated, if it
+    /// consists of the calls in a turn.
+    version_after_calls: u64,
     /// The events that the effect has yielded, if it is performed.
     events: Vec<Event>,
     /// The calls that have been allowed to start.
@@ -91,8 +96,8 @@ enum PreviousResult {
     #[default]
     Taken,
     Untaken(StepResult),
-    /// The run has taken the result and is repeating that step's events, which have already been
-    /// counted.
+    /// The run has taken the result and is repeating the events of that step's turn, which have
+    /// already been counted.
     Repeating,
 }
 
@@ -173,10 +178,13 @@ impl BridgeState {
         let Step::Undecided { calls } = &mut self.step else { return Ok(record.result) };
         let (result, calls) = (record.result.clone(), calls.take());
         let replay = Replay { record, drawn: 0 };
-        self.set(match calls {
-            // The calls have already requested this effect.
-            Some(effect) if replay.record.ended().is_none() => Step::Replayed { replay, effect },
-            effect => Step::Replaying { replay, effect },
+        // Calls that have been allowed to start have already requested this effect.
+        self.set(match (calls, &replay.record.result) {
+            (effect, StepResult::Ended(_)) | (effect @ None, _) => {
+                Step::Replaying { replay, effect }
+            }
+            (Some(effect), StepResult::Calls(_)) => Step::RepeatingCalls { replay, effect },
+            (Some(effect), _) => Step::Replayed { replay, effect },
         });
         Ok(result)
     }
@@ -205,7 +213,11 @@ impl BridgeState {
                 return Poll::Pending;
             }
         };
-        let version = effect.version;
+        let version = match &result {
+            // Results that are too large to be recorded are not saved.
+            StepResult::Calls(_) => effect.version_after_calls,
+            _ => effect.version,
+        };
         match &result {
             StepResult::CallsBegin(begun) => {
                 // The results of these calls are the effect of the next step.
@@ -222,7 +234,10 @@ impl BridgeState {
 
     /// Returns whether the run must be polled.
     pub(super) fn is_running(&self) -> bool {
-        matches!(self.step, Step::Performing { .. } | Step::Replaying { .. })
+        matches!(
+            self.step,
+            Step::Performing { .. } | Step::Replaying { .. } | Step::RepeatingCalls { .. }
+        )
     }
 
     /// Returns whether this attempt performs, or has performed, an effect in this step that no
@@ -248,6 +263,9 @@ impl BridgeState {
                 StepResult::Finished => self.set_replayed(),
                 _ => self.mismatch("the run ends, but an earlier attempt continued"),
             },
+            Step::RepeatingCalls { .. } => {
+                self.mismatch("the run ends, but an earlier attempt continued");
+            }
             _ => self.complete(StepResult::Finished),
         }
     }
@@ -263,7 +281,9 @@ impl BridgeState {
             Step::Performing { .. } | Step::Performed { .. } | Step::Recording { .. } => {
                 return Some(Draw::Live);
             }
-            Step::Replaying { replay, .. } | Step::Replayed { replay, .. } => replay,
+            Step::Replaying { replay, .. }
+            | Step::RepeatingCalls { replay, .. }
+            | Step::Replayed { replay, .. } => replay,
         };
         let drawn = replay.draw(kind);
         if let Err(found) = drawn {
@@ -309,13 +329,21 @@ impl BridgeState {
                     return self.wait(cx);
                 }
                 effect.get_or_insert_with(new_effect);
-                let Some(EndedEarly { effect_events, .. }) = replay.record.ended() else {
-                    self.set_replayed();
-                    return Poll::Ready(EffectEntry::Kept);
-                };
-                let events = effect_events.clone();
-                self.wake();
-                Poll::Ready(EffectEntry::EndsAfter(events))
+                match &replay.record.result {
+                    StepResult::Ended(EndedEarly { effect_events, .. }) => {
+                        let events = effect_events.clone();
+                        self.wake();
+                        return Poll::Ready(EffectEntry::EndsAfter(events));
+                    }
+                    StepResult::Calls(_) => self.begin_repeating_calls(),
+                    _ => self.set_replayed(),
+                }
+                Poll::Ready(EffectEntry::Kept)
+            }
+            Step::RepeatingCalls { .. } => {
+                let what = format!("the run requests `{key}` before its calls have ended");
+                self.mismatch(&what);
+                self.wait(cx)
             }
             _ => self.wait(cx),
         }
@@ -325,7 +353,8 @@ impl BridgeState {
     pub(super) fn complete(&mut self, result: StepResult) {
         let version = self.session_version();
         if let Step::Performing { draws, effect } = &mut self.step {
-            let effect = effect.take().unwrap_or(Effect { version, ..Effect::default() });
+            let mut effect = effect.take().unwrap_or(Effect { version, ..Effect::default() });
+            effect.version_after_calls = version;
             let draws = mem::take(draws);
             self.set(Step::Performed { draws, effect, result });
         }
@@ -414,6 +443,9 @@ impl BridgeState {
             {
                 self.mismatch("the loop is ended from outside, but an earlier attempt continued");
             }
+            Step::RepeatingCalls { .. } => {
+                self.mismatch("the loop is ended from outside, but an earlier attempt continued");
+            }
             Step::Replaying { .. } => self.set_replayed(),
             _ => {}
         }
@@ -424,28 +456,25 @@ impl BridgeState {
 impl BridgeState {
     /// Waits until the calls in the turn may run, or until their recorded results are available.
     pub(super) fn poll_calls_begin(&mut self, cx: &Context<'_>) -> Poll<CallsBegin> {
-        match (&self.step, mem::take(&mut self.previous)) {
+        match (&self.step, &self.previous) {
             (Step::Performing { effect, .. }, PreviousResult::Taken) => {
                 let started = effect.as_ref().and_then(|effect| effect.started.as_ref());
                 let calls = started.into_iter().flat_map(|started| &started.calls);
                 let calls = calls.map(|begun| begun.call.clone()).collect();
-                return Poll::Ready(CallsBegin::Live(calls));
+                Poll::Ready(CallsBegin::Live(calls))
             }
             (Step::Replaying { replay, effect: Some(_) }, PreviousResult::Taken) => {
-                if let Some(ended) = replay.record.ended() {
-                    return Poll::Ready(CallsBegin::EndedEarly(ended.effect_events.clone()));
+                match replay.record.ended() {
+                    Some(ended) => Poll::Ready(CallsBegin::EndedEarly(ended.effect_events.clone())),
+                    None => self.wait(cx),
                 }
             }
-            (
-                Step::Performing { .. } | Step::Replaying { .. },
-                PreviousResult::Untaken(StepResult::Calls(saved)),
-            ) => {
-                self.begin_repeat();
-                return Poll::Ready(CallsBegin::Saved(saved));
-            }
-            (_, previous) => self.previous = previous,
+            (Step::RepeatingCalls { replay, .. }, _) => match &replay.record.result {
+                StepResult::Calls(saved) => Poll::Ready(CallsBegin::Saved(saved.clone())),
+                _ => self.wait(cx),
+            },
+            _ => self.wait(cx),
         }
-        self.wait(cx)
     }
 
     pub(super) fn announce(&mut self, call: &ToolCall, tool: &Tool) {
@@ -481,11 +510,16 @@ impl BridgeState {
         }
     }
 
-    /// Waits until the calls' results have been recorded, or ends the repetition of recorded calls.
+    /// Records that all events of the calls have been yielded. Then waits until the calls' results
+    /// have been recorded and the next step is performed or replayed.
     pub(super) fn poll_calls_end(&mut self, cx: &Context<'_>) -> Poll<()> {
-        if let PreviousResult::Repeating = self.previous {
-            self.previous = PreviousResult::Taken;
-            return Poll::Ready(());
+        let version_after_calls = self.session_version();
+        match mem::take(&mut self.step) {
+            Step::RepeatingCalls { replay, effect } => {
+                let effect = Effect { version_after_calls, ..effect };
+                self.set(Step::Replayed { replay, effect });
+            }
+            step => self.step = step,
         }
         self.poll_answer(cx).map(drop)
     }
@@ -505,6 +539,16 @@ impl BridgeState {
     fn set(&mut self, step: Step) {
         self.step = step;
         self.wake();
+    }
+
+    /// Lets the run repeat the recorded results of the calls that it has requested.
+    fn begin_repeating_calls(&mut self) {
+        match mem::take(&mut self.step) {
+            Step::Replaying { replay, effect: Some(effect) } => {
+                self.set(Step::RepeatingCalls { replay, effect });
+            }
+            step => self.step = step,
+        }
     }
 
     /// Records that the run has repeated its part of the step.

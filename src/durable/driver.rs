@@ -91,13 +91,16 @@ impl Driver {
         let mut stored: Option<StepResult> = None;
         let (result, version) = poll_fn(|cx| self.poll_step(&mut step, &mut stored, cx)).await?;
         drop(step);
-        // Results for calls that were answered without running are recorded together with the other
-        // results.
-        match &result {
-            StepResult::CallsBegin(begun) => self.entries.set_started_calls(begun),
-            _ => self.publisher.release(),
+        if let StepResult::CallsBegin(begun) = &result {
+            self.entries.set_started_calls(begun);
         }
         self.entries.save(engine, version).await?;
+        // Results are published once the session contains them. The results of calls that were
+        // answered without running are recorded together with the other results, and the results
+        // of a loop that ended early are saved with the next step.
+        if !matches!(result, StepResult::CallsBegin(_) | StepResult::Ended(_)) {
+            self.publisher.release();
+        }
         self.commands.on_step_recorded();
         Ok(result)
     }

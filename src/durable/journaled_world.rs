@@ -117,7 +117,7 @@ fn is_taken_away(kind: EffectKind) -> bool {
         EffectKind::DeliveredInput
             | EffectKind::UndeliveredInput
             | EffectKind::Tombstones
-            | EffectKind::EffectReports
+            | EffectKind::DroppedCalls
             | EffectKind::HookMessages
     )
 }

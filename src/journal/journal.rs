@@ -7,7 +7,8 @@ use crate::error::Error;
 use crate::event::{
     BudgetExceeded, EndReason, Event, InterruptedPhase, Outcome, ToolEvent, UndeliveredInput,
 };
-use crate::item::{EffectReport, History, Item, PendingCall, join_call_id};
+use crate::item::{History, Item, PendingCall, ToolResult, join_call_id};
+use crate::journal::dropped_calls::DroppedCalls;
 use crate::journal::open_call::Interruption;
 use crate::journal::run_fold::{RunEnd, RunFold};
 use crate::lock::lock_ignoring_poison;
@@ -180,9 +181,26 @@ impl Journal {
         self.with_state(|book| book.fold.set_may_have_started(call_id, may_have_started));
     }
 
-    /// Records the effect report from a call that may end without a result of its own.
-    pub(crate) fn set_effect_report(&self, call_id: &str, report: EffectReport) {
-        self.with_state(|book| book.fold.set_effect_report(call_id, report));
+    /// Records the reports and results of calls that were dropped.
+    pub(crate) fn set_dropped_calls(&self, dropped: DroppedCalls) {
+        self.with_state(|book| {
+            for (call_id, report) in dropped.reports {
+                book.fold.set_effect_report(&call_id, report);
+            }
+            dropped.known_results.iter().for_each(|result| book.fold.set_known_result(result));
+        });
+    }
+
+    /// Records the result of a call whose `Output` event has not been observed yet. If the call is
+    /// dropped before this event, this result is used.
+    pub(crate) fn set_known_result(&self, result: &ToolResult) {
+        self.with_state(|book| book.fold.set_known_result(result));
+    }
+
+    /// Returns the results that are [known](Self::set_known_result), but whose `Output` events have
+    /// not been observed yet.
+    pub(crate) fn known_results(&self) -> Vec<ToolResult> {
+        self.with_state(|book| book.fold.known_results().cloned().collect())
     }
 
     /// Creates a result for the next unanswered call, and applies the result to the journal. Call

@@ -6,6 +6,7 @@
 //! [`EventStreamExt::finish_with`] ends the loop as an agent ends a run. See the
 //! [guide](crate::guide::own_loop).
 
+mod dropped_calls;
 mod event_stream_ext;
 mod finish_with;
 mod journal;
@@ -13,6 +14,7 @@ mod journal_to;
 mod open_call;
 mod run_fold;
 
+pub(crate) use dropped_calls::DroppedCalls;
 pub use event_stream_ext::EventStreamExt;
 pub use journal::Journal;
 pub(crate) use open_call::Interruption;

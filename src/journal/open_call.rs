@@ -30,6 +30,8 @@ pub(super) struct OpenCall {
     pub(super) nested_pending_calls: Vec<PendingCall>,
     /// The effects that the call reported before it was dropped.
     pub(super) report: EffectReport,
+    /// The call's result, if it is known before its event.
+    pub(super) known_result: Option<ToolResult>,
 }
 
 impl OpenCall {
@@ -48,9 +50,12 @@ impl OpenCall {
         self.nested_pending_calls.clear();
     }
 
-    /// Creates a result for a call that gets no result from its tool. An interrupted result
-    /// contains the `reason` for the interrupt, if any.
+    /// Returns the result of a call whose tool emits no result any more. If the result is unknown,
+    /// it says so. An interrupted result contains the `reason` for the interrupt, if any.
     pub(super) fn missing_result(&self, cut: Interruption, reason: Option<&str>) -> ToolEvent {
+        if let Some(result) = &self.known_result {
+            return ToolEvent::Output(result.clone());
+        }
         let (kind, text) = match (cut, self.may_have_started || self.started_tool.is_some()) {
             (Interruption::Interrupted, true) => {
                 (ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION)
@@ -92,14 +97,14 @@ impl OpenCall {
 
 impl From<ToolCall> for OpenCall {
     fn from(call: ToolCall) -> Self {
-        let (suspended, report) = (Vec::new(), EffectReport::default());
         Self {
             call,
             verdict_request: None,
             started_tool: None,
             may_have_started: false,
-            nested_pending_calls: suspended,
-            report,
+            nested_pending_calls: Vec::new(),
+            report: EffectReport::default(),
+            known_result: None,
         }
     }
 }

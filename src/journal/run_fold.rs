@@ -284,6 +284,16 @@ impl RunFold {
         self.update_call(call_id, |call| call.report = report);
     }
 
+    /// Records the result of a call whose `Output` event has not been observed yet.
+    pub(super) fn set_known_result(&mut self, result: &ToolResult) {
+        self.update_call(&result.call_id, |call| call.known_result = Some(result.clone()));
+    }
+
+    /// Returns the results that are known, but whose `Output` events have not been observed yet.
+    pub(super) fn known_results(&self) -> impl Iterator<Item = &ToolResult> {
+        self.open_calls.unanswered().filter_map(|call| call.known_result.as_ref())
+    }
+
     fn update_call(&mut self, call_id: &str, note: impl FnOnce(&mut OpenCall)) {
         if let Some(call) = self.open_calls.find_mut(|call| call.id() == call_id) {
             note(call);

@@ -10,7 +10,8 @@ use futures::stream;
 
 use crate::error::Error;
 use crate::event::{AppendReason, Event, Outcome, RewriteReason, ToolEvent};
-use crate::item::{EffectReport, RawJson};
+use crate::item::{RawJson, ResultKind};
+use crate::journal::DroppedCalls;
 use crate::lock::lock_ignoring_poison;
 use crate::replay::effect_counter::EffectCounter;
 use crate::replay::recorded_request::RequestComparison;
@@ -172,9 +173,9 @@ impl RunPlayer {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
-    /// Returns the recorded effect reports of calls that were dropped, each with the id of its
-    /// call.
-    fn dropped_call_reports(&self) -> Vec<(String, EffectReport)> {
+    /// Returns the reports and results of calls that were dropped, as their recorded results contain
+    /// them.
+    fn dropped_calls(&self) -> DroppedCalls {
         let state = self.lock();
         let left = self
             .0
@@ -187,11 +188,17 @@ impl RunPlayer {
             Event::Tool(ToolEvent::Output(result)) => Some(result),
             _ => None,
         });
-        let reported = |result: &crate::item::ToolResult| {
-            let report = result.report.as_deref()?;
-            Some((result.call_id.clone(), report.clone()))
-        };
-        results.filter_map(reported).collect()
+        let mut dropped = DroppedCalls::default();
+        for result in results {
+            match (result.kind, result.report.as_deref()) {
+                (ResultKind::Interrupted | ResultKind::Timeout | ResultKind::Budget, report) => {
+                    let report = report.map(|report| (result.call_id.clone(), report.clone()));
+                    dropped.reports.extend(report);
+                }
+                (_, _) => dropped.known_results.push(result.clone()),
+            }
+        }
+        dropped
     }
 
     /// Returns a stream of the recorded events from the current turn's calls.
@@ -277,7 +284,7 @@ impl World for RunPlayer {
             EffectKind::Id => EffectValue::new(self.id()),
             EffectKind::DeliveredInput => EffectValue::new(self.next_input()),
             EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
-            EffectKind::EffectReports => EffectValue::new(self.dropped_call_reports()),
+            EffectKind::DroppedCalls => EffectValue::new(self.dropped_calls()),
             EffectKind::UndeliveredInput => {
                 let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());
                 EffectValue::new(undelivered.unwrap_or_default())

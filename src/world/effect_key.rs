@@ -72,8 +72,8 @@ pub enum EffectKind {
     DeliveredInput,
     /// A recorded value: items that the run's owner marked as tombstones.
     Tombstones,
-    /// A recorded value: effect reports from tool calls that were later dropped.
-    EffectReports,
+    /// A recorded value: the effect reports and known results of tool calls that were dropped.
+    DroppedCalls,
     /// A recorded value: input that arrived too late to be used.
     UndeliveredInput,
 }
@@ -98,7 +98,7 @@ impl EffectKind {
             Self::HookMessages => "hook_messages",
             Self::DeliveredInput => "delivered_input",
             Self::Tombstones => "tombstones",
-            Self::EffectReports => "effect_reports",
+            Self::DroppedCalls => "dropped_calls",
             Self::UndeliveredInput => "undelivered_input",
         }
     }

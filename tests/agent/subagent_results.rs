@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::{Budget, Limits, hook};
 use turnstream::event::EndReason;
-use turnstream::item::ResultKind;
+use turnstream::item::{Item, ResultKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
 use turnstream::turn::StopReason;
@@ -123,4 +124,34 @@ async fn the_default_turn_limit_of_a_sub_agent_is_eighty() {
         assert_eq!((reason, kind), (EndReason::MaxTurns, ResultKind::Ok), "{text}");
         assert_eq!((model.requests().len(), asked.load(Ordering::Relaxed)), (expected, expected));
     }
+}
+
+#[tokio::test]
+async fn an_interrupt_after_the_last_event_of_a_sub_agent_keeps_its_answer() {
+    let child = Agent::new(Scripted::new(["The code is 1234."]));
+    let asks = Reply::new().call("child", json!({ "prompt": "look" }));
+    let edited = Arc::new(AtomicUsize::new(0));
+    let count = Arc::clone(&edited);
+    let hides_digits = hook::after_tool(move |_, _, result| {
+        count.fetch_add(1, Ordering::Relaxed);
+        result.content = result.content.text().replace("1234", "****").into();
+    });
+    let parent = Agent::new(Scripted::new([asks, "Unused.".into()]))
+        .with_tools([child.as_tool("child", "Looks").unwrap()])
+        .with_hook(hides_digits)
+        .with_recorder(replays::replaying_recorder());
+    let mut run = parent.run("go");
+    while let Some(event) = run.next().await {
+        if let Event::Nested { event, .. } = event.unwrap()
+            && event.outcome().is_some()
+        {
+            run.handle().interrupt();
+        }
+    }
+    let outcome = run.outcome().await;
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
+    let results: Vec<_> = outcome.history.iter().filter_map(Item::as_tool_result).collect();
+    let [result] = results[..] else { panic!("{results:?}") };
+    assert_eq!((result.kind, &*result.content.text()), (ResultKind::Ok, "The code is ****."));
+    assert_eq!(edited.load(Ordering::Relaxed), 1);
 }

@@ -1,6 +1,6 @@
 //! Checks the account of each call at the end of a trial.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use turnstream::Item;
 use turnstream::event::EndReason;
@@ -59,8 +59,7 @@ fn inner_claim(text: &str) -> Claim {
 
 /// Adds the violations to the trial.
 pub(crate) fn check(trial: &mut Trial<'_>) {
-    let (violations, exceptions) = Account::new(trial).check();
-    trial.exceptions = exceptions;
+    let violations = Account::new(trial).check();
     let of_probe = std::mem::take(&mut trial.probe.log().violations);
     trial.violations.extend(violations.into_iter().chain(of_probe));
 }
@@ -70,8 +69,6 @@ struct Account<'a> {
     /// The results in the history, by call id.
     results: BTreeMap<String, Vec<ToolResult>>,
     found: Vec<String>,
-    /// The exceptions that were made.
-    exceptions: BTreeSet<Exception>,
 }
 
 impl<'a> Account<'a> {
@@ -80,10 +77,10 @@ impl<'a> Account<'a> {
         for result in trial.history().iter().filter_map(Item::as_tool_result) {
             results.entry(result.call_id.clone()).or_default().push(result.clone());
         }
-        Self { trial, results, found: Vec::new(), exceptions: BTreeSet::new() }
+        Self { trial, results, found: Vec::new() }
     }
 
-    fn check(mut self) -> (Vec<String>, BTreeSet<Exception>) {
+    fn check(mut self) -> Vec<String> {
         let history = self.trial.history();
         if !history.is_settled() {
             self.found.push("the history is not settled".to_owned());
@@ -110,26 +107,16 @@ impl<'a> Account<'a> {
                 self.found.push(format!("`{path}` has begun, and its turn is unknown"));
             }
         }
-        (self.found, self.exceptions)
-    }
-
-    /// The exception that applies to a call.
-    fn exception(&self, who: Who) -> Option<Exception> {
-        let plan = self.trial.plan;
-        let (_, cause, then) = plan.cut?;
-        Exception::new(plan.machine, cause, then, who)
+        self.found
     }
 
     /// Checks a call of the outermost agent.
     fn check_own(&mut self, path: &str, tool: &str) {
         let call = self.trial.probe.call(path);
-        let who = self.trial.scenario.who(self.trial.plan.machine, path, tool);
-        // Only a durable run reports what it has not saved.
-        let given_up = self.exception(who).filter(|it| *it == Exception::DurableRunGivenUp);
         let result = self.results.get(path).and_then(|all| all.first()).cloned();
         let Some(result) = result else {
             // The turn of the call was lost, so the call must not have begun.
-            let was_reported = self.trial.reported.contains_key(path) && given_up.is_none();
+            let was_reported = self.trial.reported.contains_key(path);
             if call.begun > 0 || was_reported {
                 self.found.push(format!("`{path}` is lost: {call:?}"));
             }
@@ -137,19 +124,13 @@ impl<'a> Account<'a> {
         };
         let (claim, is) = (Claim::of(&result), summary(&result));
         self.check_begun(path, tool, claim, &is);
-        let may_differ = claim == Claim::Unknown || who.is_idempotent() || call.begun == 0;
         for (reported, begun_before) in self.trial.reported.get(path).into_iter().flatten() {
             let was = summary(reported);
-            let has_begun_again = *begun_before != call.begun;
-            match given_up {
-                _ if was == is && !has_begun_again => {}
-                Some(exception) if may_differ => {
-                    self.exceptions.insert(exception);
-                }
-                _ => self.found.push(format!(
+            if was != is || *begun_before != call.begun {
+                self.found.push(format!(
                     "`{path}` was reported as {was:?} and is {is:?}, and has begun {} times",
                     call.begun
-                )),
+                ));
             }
         }
         self.check_expected(path, tool, claim, &summary(&result));
@@ -228,15 +209,8 @@ impl<'a> Account<'a> {
         let (call, machine) = (trial.probe.call(path), trial.plan.machine);
         let who = trial.scenario.who(machine, path, tool);
         // A result that a tool has returned is never lost, unless what would have stored it was.
-        if call.ended > 0 && claim != Claim::Done && !cause.loses_unreported_results(machine) {
-            match self.exception(who) {
-                Some(exception) => {
-                    self.exceptions.insert(exception);
-                }
-                None => {
-                    self.found.push(format!("the result of `{path}` is lost: it is {result:?}"));
-                }
-            }
+        if call.ended > 0 && claim != Claim::Done && !cause.loses_unreported_results(machine, who) {
+            self.found.push(format!("the result of `{path}` is lost: it is {result:?}"));
         }
         let positions = trial.cut_positions.iter().flatten();
         let Some((_, position)) = positions.into_iter().find(|(of, _)| of == path) else { return };
@@ -269,38 +243,6 @@ impl<'a> Account<'a> {
         if !is_known {
             let state = position.state;
             self.found.push(format!("`{path}` was {state:?}, and is {result:?}"));
-        }
-    }
-}
-
-/// A reason why a result may be lost although the law says that it is not. If nothing is lost for
-/// this reason any longer, the matrix fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Exception {
-    /// The entries of a durable run are saved one step after its results are reported. If no
-    /// further attempt follows, the next run knows only that the calls may have run.
-    DurableRunGivenUp,
-    /// The answer of a sub-agent becomes the result of its call only with the poll that follows the
-    /// sub-agent's last event.
-    SubAgentsLastPoll,
-}
-
-impl Exception {
-    fn new(machine: Machine, cause: Cause, then: Then, who: Who) -> Option<Self> {
-        let is_given_up =
-            cause == Cause::WriteFails || cause == Cause::Drop && then != Then::Resume;
-        match who {
-            _ if machine.is_durable() && is_given_up => Some(Self::DurableRunGivenUp),
-            Who::SubAgent if cause.drops_calls() => Some(Self::SubAgentsLastPoll),
-            _ => None,
-        }
-    }
-
-    /// The exceptions that a machine makes.
-    pub(crate) fn all_on(machine: Machine) -> &'static [Self] {
-        match machine {
-            Machine::Agent | Machine::Session => &[Self::SubAgentsLastPoll],
-            Machine::Durable | Machine::DurableWithWorker => &[Self::DurableRunGivenUp],
         }
     }
 }

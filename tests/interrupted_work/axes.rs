@@ -352,16 +352,12 @@ impl Cause {
         matches!(self, Self::HookFails | Self::TimeLimit | Self::WrapUp)
     }
 
-    /// Whether this cause drops the calls of a run that is not lost.
-    pub(crate) fn drops_calls(self) -> bool {
-        !matches!(self, Self::StopAfterTurn | Self::ProviderFails | Self::ToolPanics)
-    }
-
     /// Returns whether a result that was not reported before this cause may be lost. A reported
     /// result is stored.
-    pub(crate) fn loses_unreported_results(self, machine: Machine) -> bool {
+    pub(crate) fn loses_unreported_results(self, machine: Machine, who: Who) -> bool {
         match self {
-            Self::Drop | Self::WriteFails => machine != Machine::Agent,
+            // The result of a sub-agent is reported one poll after the end of the sub-agent.
+            Self::Drop | Self::WriteFails => machine != Machine::Agent || who == Who::SubAgent,
             _ => false,
         }
     }

@@ -226,6 +226,12 @@ impl Runs {
         handle.unwrap().submit_verdict(call.clone(), verdict)
     }
 
+    /// Whether the active run accepts verdicts. The engine may have ended a durable run whose last
+    /// attempt repeats its events.
+    pub(crate) fn accepts_verdicts(&self) -> bool {
+        !self.machine.is_durable() || self.engine.status().run.is_some()
+    }
+
     /// The calls that a durable run waits for.
     pub(crate) fn awaited_calls(&self) -> Vec<PendingCall> {
         self.engine.status().awaited_calls

@@ -9,7 +9,7 @@
 //! | `probe` | a record of what models and tools really did |
 //! | `machine` | runs of an agent, in a session and on a durable engine, polled one poll at a time |
 //! | `trial` | a scenario whose run is interrupted, and a program that continues it until it completes |
-//! | `account` | the law for each call, and the exceptions to it |
+//! | `account` | the law for each call |
 //! | `matrix` | the tests: all cells, by machine |
 
 mod account;

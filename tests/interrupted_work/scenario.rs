@@ -6,6 +6,7 @@ use std::time::Duration;
 use async_stream::stream;
 use serde_json::{Value, json};
 use turnstream::agent::{Budget, hook};
+use turnstream::event::EndReason;
 use turnstream::provider::{Piece, from_stream};
 use turnstream::tool::{Tool, ToolContext, ToolOutput, Toolkit, Verdict};
 use turnstream::turn::StopReason;
@@ -267,7 +268,13 @@ impl Scenario {
                 };
                 let tools = call.inner.iter().enumerate();
                 let tools = tools.map(|(at, call)| self.tool(at, call, probe, settings));
+                let ended = probe.clone();
                 let agent = new_agent(probe, settings, false, script).with_tools(tools);
+                let agent = agent.with_hook(hook::on_finished(move |_, outcome| {
+                    if outcome.reason == EndReason::Completed {
+                        ended.end(path_of(outcome.history.id()));
+                    }
+                }));
                 let tool = agent.as_tool(&name, "Looks").unwrap();
                 if call.answer.is_some() { tool.requires_approval() } else { tool }
             }
@@ -406,9 +413,6 @@ fn new_agent(
             let prefix = if parent.is_empty() { String::new() } else { format!("{parent}/") };
             let made = made.map(|(id, name)| (format!("{prefix}{id}"), name));
             probe.log().made.extend(made);
-            if !has_calls && !is_outermost {
-                probe.end(&parent);
-            }
             let reason = if has_calls { StopReason::ToolCalls } else { StopReason::Stop };
             yield Ok(Piece::Stop(reason));
         }

@@ -9,7 +9,7 @@ use turnstream::session::SessionState;
 use turnstream::tool::Verdict;
 use turnstream::{Agent, Event, History, Outcome};
 
-use crate::account::{Claim, Exception};
+use crate::account::Claim;
 use crate::axes::{CallState, Cause, Machine, Position, Stage, Then};
 use crate::machine::{Polled, Runs, Start};
 use crate::probe::{CallLog, Probe};
@@ -98,8 +98,6 @@ pub(crate) struct Trial<'a> {
     /// Why the run that was interrupted ended, if it had an outcome.
     pub(crate) cut_reason: Option<EndReason>,
     pub(crate) violations: Vec<String>,
-    /// The exceptions that were made to the law.
-    pub(crate) exceptions: BTreeSet<Exception>,
 }
 
 impl<'a> Trial<'a> {
@@ -125,7 +123,6 @@ impl<'a> Trial<'a> {
             cut_positions: None,
             cut_reason: None,
             violations: Vec::new(),
-            exceptions: BTreeSet::new(),
         }
     }
 
@@ -303,6 +300,9 @@ impl<'a> Trial<'a> {
 
     /// Answers the first of these requests for a verdict that has no answer yet.
     fn answer_request(&mut self, is_wanted: impl Fn(&PendingCall) -> bool) -> bool {
+        if !self.runs.accepts_verdicts() {
+            return false;
+        }
         // Only the status of a durable run lists the external calls that its run waits for.
         for call in self.runs.awaited_calls() {
             self.requests.insert(path(&call), call);

@@ -53,6 +53,8 @@ pub(in crate::agent) fn run_tools(
     };
     let handle = Arc::clone(&run.handle);
     let tools = tools.with_history_source(move || handle.history());
+    let journal = run.handle.journal().clone();
+    let tools = tools.with_known_result_callback(move |result| journal.set_known_result(result));
     let tools = {
         // The closure must not hold the run, since the run holds the world, which in turn holds the
         // closure.

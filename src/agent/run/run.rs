@@ -22,7 +22,7 @@ use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
 use crate::item::{History, ToolResult};
-use crate::journal::{Interruption, Journal, RunEnd};
+use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
 use crate::world::{EffectKind, Effects, LoopControl, LoopEnd, TimeLimitReached};
@@ -298,23 +298,23 @@ impl Run {
         let _ = catch_panic(|| drop(events));
         self.shared.control().observers.cancel_all(self.shared.hooks());
         self.shared.finish_request();
-        self.record_dropped_call_reports();
+        self.record_dropped_calls();
     }
 
-    /// Records the effect reports of calls that were dropped.
-    fn record_dropped_call_reports(&self) {
+    /// Records the effect reports of calls that were dropped, and the results that were known when
+    /// their calls were dropped.
+    fn record_dropped_calls(&self) {
         let handle = &self.shared.handle;
-        let reports = self.shared.effects.draw(EffectKind::EffectReports, || {
+        let dropped = self.shared.effects.draw(EffectKind::DroppedCalls, || {
             let started = handle.control.tools.take_started_calls().into_iter();
             let reported = |context: ToolContext| {
                 let report = redacted_report(&self.shared, &self.state.get(), &context);
                 (context.call_id().to_owned(), report)
             };
-            started.map(reported).collect::<Vec<_>>()
+            let reports = started.map(reported).collect();
+            DroppedCalls { reports, known_results: handle.journal.known_results() }
         });
-        for (call_id, report) in reports {
-            handle.journal.set_effect_report(&call_id, report);
-        }
+        handle.journal.set_dropped_calls(dropped);
     }
 
     /// Notifies the run's `World` that the loop has ended because of an error, a time limit or an
@@ -401,7 +401,7 @@ impl Run {
         self.shared.control().verdicts.stop_accepting();
         self.restart_loop(self.state.get());
         self.shared.finish_request();
-        self.record_dropped_call_reports();
+        self.record_dropped_calls();
         self.stage.begin_wrap_up(exceeded);
     }
 

@@ -6,6 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::request::ToolSpec;
+use crate::tool::SavedCalls;
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 use turnstream_test_support::transitions::{self, Machine};
 
@@ -114,7 +115,9 @@ impl Machine for StepMachine {
             },
             Step::Performed { .. } => "performed".to_owned(),
             Step::Recording { .. } => "recording".to_owned(),
+            Step::RepeatingCalls { replay: it, .. } => replay("repeating calls", it),
             Step::Replaying { replay: it, effect } => match (&it.record.result, effect) {
+                (StepResult::Calls(_), _) => replay("replaying calls", it),
                 (StepResult::Ended(_), None) => replay("replaying an early end", it),
                 (StepResult::Ended(_), Some(_)) => replay("ending an effect early", it),
                 (StepResult::Finished, _) => replay("replaying the run's end", it),
@@ -169,6 +172,9 @@ impl Machine for StepMachine {
                 "the engine returns a step" => {
                     accept(it, &record(1, Some(key(1)), StepResult::Value(value())))
                 }
+                "the engine returns the calls" => {
+                    accept(it, &record(1, Some(key(1)), StepResult::Calls(SavedCalls::default())))
+                }
                 "the engine returns an early end" => {
                     accept(it, &record(1, Some(key(1)), early_end()))
                 }
@@ -198,6 +204,16 @@ impl Machine for StepMachine {
                     it.on_calls_idle();
                     performed(it, was_performed)
                 }
+                "the calls begin" => match it.poll_calls_begin(cx) {
+                    Poll::Ready(CallsBegin::Live(_)) => "live",
+                    Poll::Ready(CallsBegin::Saved(_)) => "saved",
+                    Poll::Ready(CallsBegin::EndedEarly(_)) => "ended",
+                    Poll::Pending => "-",
+                },
+                "the calls end" => match it.poll_calls_end(cx) {
+                    Poll::Ready(()) => "ends",
+                    Poll::Pending => "-",
+                },
                 "a call asks to start" => match it.poll_call_start(&call("c"), cx) {
                     Poll::Ready(None) => "starts",
                     Poll::Ready(Some(_)) => "does not run",
@@ -254,7 +270,6 @@ impl Machine for ResultMachine {
     fn state(&self) -> String {
         let state = self.0.with(|it, _| match it.previous {
             PreviousResult::Taken => "taken",
-            PreviousResult::Untaken(StepResult::Calls(_)) => "untaken calls",
             PreviousResult::Untaken(_) => "untaken",
             PreviousResult::Repeating => "repeating",
         });
@@ -272,10 +287,6 @@ impl Machine for ResultMachine {
             match input {
                 "a step ends with a value" => {
                     Self::end_step(it, StepResult::Value(value()));
-                    "-"
-                }
-                "a step ends with calls" => {
-                    Self::end_step(it, StepResult::Calls(crate::tool::SavedCalls::default()));
                     "-"
                 }
                 "a step ends early" => {

@@ -145,7 +145,12 @@ impl CallExecutor {
             }
             update => update,
         };
-        if let Some(CallUpdate::Answered(_) | CallUpdate::Suspended { .. }) = update {
+        if let Some(
+            CallUpdate::Answered(_)
+            | CallUpdate::SubAgentEnded { .. }
+            | CallUpdate::Suspended { .. },
+        ) = update
+        {
             self.announced.as_mut().map_or(&mut self.slots, |it| &mut it.slots).release();
         }
         Poll::Ready(update)

@@ -6,7 +6,7 @@ use std::task::{Context, Poll, ready};
 
 use crate::error::Error;
 use crate::event::ToolEvent;
-use crate::item::ToolCall;
+use crate::item::{ToolCall, ToolResult};
 use crate::tool::run::admission::{Admission, AdmissionStep};
 use crate::tool::run::call_executor::CallExecutor;
 use crate::tool::run::call_journal::CallJournal;
@@ -23,12 +23,25 @@ pub(super) struct LiveCalls {
     executor: CallExecutor,
     /// The callback that receives the saved calls once all calls have ended.
     save_callback: Option<Box<SaveCallback>>,
+    /// The event of a result that is known, but whose event must follow another event.
+    next_event: Option<ToolEvent>,
+    /// The callback that receives the results in `next_event`.
+    known_result_callback: Option<KnownResultCallback>,
 }
+
+/// A function that receives a result that is known before its event is emitted.
+type KnownResultCallback = Box<dyn FnMut(&ToolResult) + Send>;
 
 impl LiveCalls {
     pub(super) fn new(queue: VecDeque<(usize, ToolCall)>, max_concurrency: usize) -> Self {
         let (admission, executor) = (Admission::new(queue), CallExecutor::new(max_concurrency));
-        Self { admission, executor, save_callback: None }
+        Self {
+            admission,
+            executor,
+            save_callback: None,
+            next_event: None,
+            known_result_callback: None,
+        }
     }
 
     pub(super) fn set_call_limit(&mut self, left: u32, refusal: Refusal) {
@@ -37,6 +50,19 @@ impl LiveCalls {
 
     pub(super) fn set_save_callback(&mut self, callback: SaveCallback) {
         self.save_callback = Some(Box::new(callback));
+    }
+
+    pub(super) fn set_known_result_callback(
+        &mut self,
+        callback: impl FnMut(&ToolResult) + Send + 'static,
+    ) {
+        self.known_result_callback = Some(Box::new(callback));
+    }
+
+    /// Returns whether a result is known, but its event has not been emitted yet.
+    #[cfg(test)]
+    pub(super) fn has_next_event(&self) -> bool {
+        self.next_event.is_some()
     }
 
     /// Lets a journal decide when calls start.
@@ -68,10 +94,11 @@ impl LiveCalls {
         cx: &mut Context<'_>,
     ) -> Poll<Option<ToolEvent>> {
         self.executor.resume_timeouts();
-        let polled = match results.error() {
+        let polled = match (self.next_event.take(), results.error()) {
+            (Some(event), _) => Poll::Ready(Some(event)),
             // The previous poll already returned the event that arrived together with the error.
-            Some(_) => Poll::Ready(None),
-            None => self.try_poll(calls, results, cx).unwrap_or_else(|error| {
+            (None, Some(_)) => Poll::Ready(None),
+            (None, None) => self.try_poll(calls, results, cx).unwrap_or_else(|error| {
                 results.set_error(Err(error));
                 Poll::Ready(None)
             }),
@@ -128,7 +155,9 @@ impl LiveCalls {
             }
         }
         Ok(match self.executor.poll(cx) {
-            Poll::Ready(Some(update)) => Poll::Ready(Some(emit_update(calls, results, update))),
+            Poll::Ready(Some(update)) => {
+                Poll::Ready(Some(self.emit_update(calls, results, update)))
+            }
             Poll::Pending => Poll::Pending,
             // An admitted call that has not started yet is waiting for a slot.
             Poll::Ready(None) if self.executor.free_slots().is_none() => Poll::Pending,
@@ -178,23 +207,34 @@ impl LiveCalls {
         {
             self.admission.count_started();
         }
-        Ok(update.map(|update| emit_update(calls, results, update)))
+        Ok(update.map(|update| self.emit_update(calls, results, update)))
     }
-}
 
-/// Converts an update from a running call into an event, and stores the result or suspension that
-/// it contains.
-fn emit_update(
-    calls: &mut TurnCalls,
-    results: &mut ResultCollector,
-    update: CallUpdate,
-) -> ToolEvent {
-    match update {
-        CallUpdate::Event(event) => event,
-        CallUpdate::Progress { call, data } => results.redact_progress(calls, call, data),
-        CallUpdate::Answered(ended) => results.emit_result(calls, *ended),
-        CallUpdate::Suspended { call_index, call, suspension } => {
-            results.emit_suspended(call_index, call, *suspension)
+    /// Converts an update from a running call into an event, and stores the result or suspension
+    /// that it contains.
+    fn emit_update(
+        &mut self,
+        calls: &mut TurnCalls,
+        results: &mut ResultCollector,
+        update: CallUpdate,
+    ) -> ToolEvent {
+        match update {
+            CallUpdate::Event(event) => event,
+            CallUpdate::Progress { call, data } => results.redact_progress(calls, call, data),
+            CallUpdate::Answered(ended) => results.emit_result(calls, *ended),
+            CallUpdate::SubAgentEnded { event, answered } => {
+                let output = results.emit_result(calls, *answered);
+                if let (ToolEvent::Output(result), Some(callback)) =
+                    (&output, &mut self.known_result_callback)
+                {
+                    callback(result);
+                }
+                self.next_event = Some(output);
+                event
+            }
+            CallUpdate::Suspended { call_index, call, suspension } => {
+                results.emit_suspended(call_index, call, *suspension)
+            }
         }
     }
 }

@@ -33,14 +33,28 @@ pub(super) struct RunningCall {
     is_timed_out: bool,
     /// The concurrency slot that the call occupies, which is released when the call ends.
     slot: Option<HeldSlot>,
+    /// The update that arrived together with the end of the call's sub-agent.
+    held_update: Option<CallUpdate>,
 }
 
 /// An update from a running call.
 pub(super) enum CallUpdate {
     Event(ToolEvent),
-    Progress { call: ToolCall, data: RawJson },
+    Progress {
+        call: ToolCall,
+        data: RawJson,
+    },
     Answered(Box<AnsweredCall>),
-    Suspended { call_index: usize, call: ToolCall, suspension: Box<Suspension> },
+    /// The last event of the call's sub-agent, and the call's result.
+    SubAgentEnded {
+        event: ToolEvent,
+        answered: Box<AnsweredCall>,
+    },
+    Suspended {
+        call_index: usize,
+        call: ToolCall,
+        suspension: Box<Suspension>,
+    },
 }
 
 /// Returns the event that reports the start of a call.
@@ -74,6 +88,7 @@ impl RunningCall {
                 alarm: None,
                 is_timed_out: false,
                 slot,
+                held_update: None,
             }),
             Err(message) => {
                 record.mark_cancelled();
@@ -96,6 +111,9 @@ impl RunningCall {
     }
 
     fn poll_update(&mut self, cx: &mut Context<'_>) -> Poll<Option<CallUpdate>> {
+        if let Some(update) = self.held_update.take() {
+            return Poll::Ready(Some(update));
+        }
         let Some(updates) = &mut self.updates else { return Poll::Ready(None) };
         if self.alarm.is_none() {
             self.alarm = self.limit.map(Deadline::new);
@@ -122,9 +140,15 @@ impl RunningCall {
                 return Poll::Ready(Some(CallUpdate::Progress { call, data }));
             }
             Ok(Poll::Ready(Some(ToolUpdate::NestedEvent(event)))) => {
+                let has_ended = event.outcome().is_some();
                 let ToolCall { call_id, name, .. } = self.call.clone();
                 let event = ToolEvent::Nested { call_id, name, event };
-                return Poll::Ready(Some(CallUpdate::Event(event)));
+                let update = if has_ended {
+                    self.end_sub_agent(event, cx)
+                } else {
+                    CallUpdate::Event(event)
+                };
+                return Poll::Ready(Some(update));
             }
             Ok(Poll::Ready(Some(ToolUpdate::Output(output)))) => output.into_kind_and_content(),
             Ok(Poll::Ready(Some(ToolUpdate::Suspended(suspension)))) => {
@@ -142,6 +166,21 @@ impl RunningCall {
             Err(message) => (ResultKind::Panic, panic_message(&message).into()),
         };
         Poll::Ready(Some(self.end(kind, content)))
+    }
+
+    /// Adds the call's result to the last event of its sub-agent if the result is ready. Otherwise,
+    /// the result would be lost if the run were dropped after this event.
+    fn end_sub_agent(&mut self, event: ToolEvent, cx: &mut Context<'_>) -> CallUpdate {
+        match self.poll_update(cx) {
+            Poll::Ready(Some(CallUpdate::Answered(answered))) => {
+                CallUpdate::SubAgentEnded { event, answered }
+            }
+            Poll::Ready(update) => {
+                self.held_update = update;
+                CallUpdate::Event(event)
+            }
+            Poll::Pending => CallUpdate::Event(event),
+        }
     }
 
     fn end_timed_out(&mut self) -> CallUpdate {

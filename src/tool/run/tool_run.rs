@@ -196,6 +196,19 @@ impl ToolRun {
         self
     }
 
+    /// Sets a function that receives each result that is known before its event is emitted, namely
+    /// the result of a call whose sub-agent has ended. The result is passed to the function before
+    /// the sub-agent's last event is emitted.
+    pub(crate) fn with_known_result_callback(
+        mut self,
+        callback: impl FnMut(&ToolResult) + Send + 'static,
+    ) -> Self {
+        if let Some(live) = self.source.live_mut() {
+            live.set_known_result_callback(callback);
+        }
+        self
+    }
+
     /// Sets the function that redacts the progress of calls that are executed separately from the
     /// run.
     pub(crate) fn with_progress_redactor(

@@ -7,6 +7,8 @@ use serde_json::json;
 use turnstream_test_support::transitions::{self, Machine};
 
 use super::*;
+use crate::event::EndReason;
+use crate::journal::Journal;
 use crate::request::ToolSpec;
 use crate::tool::CallsBegin;
 use crate::tool::run::journaled_calls::JournalStage;
@@ -19,6 +21,7 @@ struct Surroundings {
     /// The input that is applied in the current poll.
     input: String,
     is_tool_running: bool,
+    has_sub_agent_ended: bool,
     /// The question to the journal that has no answer yet.
     pending_question: Option<Question>,
     /// The waker of whatever waits for the next input.
@@ -93,6 +96,15 @@ impl Stream for Updates {
             "the tool reports progress" => Poll::Ready(Some(ToolUpdate::progress(&1))),
             "the tool reports progress, and the policy fails" => {
                 Poll::Ready(Some(ToolUpdate::progress(&2)))
+            }
+            "the sub-agent ends" => {
+                self.0.with(|it| it.has_sub_agent_ended = true);
+                let outcome = Journal::new(History::empty("h")).outcome(EndReason::Completed, None);
+                let event = Event::Finished(Box::new(outcome));
+                Poll::Ready(Some(ToolUpdate::NestedEvent(Box::new(event))))
+            }
+            _ if self.0.with(|it| it.has_sub_agent_ended) => {
+                Poll::Ready(Some(ToolUpdate::output("done")))
             }
             _ => Poll::Pending,
         }
@@ -216,6 +228,7 @@ impl RunMachine {
                 ToolEvent::Started { .. } => "starts the call",
                 ToolEvent::Progress { .. } => "progress",
                 ToolEvent::Output(_) => "result",
+                ToolEvent::Nested { .. } => "the sub-agent's event",
                 _ => "another event",
             }),
         }
@@ -236,6 +249,7 @@ impl Machine for RunMachine {
         let state = match &run.source {
             ResultSource::Over(_) => "over",
             ResultSource::Live(_) if self.is_new => "new",
+            ResultSource::Live(live) if live.has_next_event() => "result known",
             ResultSource::Live(_) => match (error, has_result) {
                 (Some(_), _) => "failed",
                 (None, true) => "answered",
@@ -246,6 +260,9 @@ impl Machine for RunMachine {
             ResultSource::Replayed(_) => "repeating saved calls",
             ResultSource::Journaled(journaled) => match (&journaled.stage, error, has_result) {
                 (JournalStage::AwaitsBegin(_), _, _) => "awaiting the journal",
+                (JournalStage::Running(live), _, _) if live.has_next_event() => {
+                    "result known under a journal"
+                }
                 (JournalStage::Running(_), Some(_), _) => "failed under a journal",
                 (JournalStage::Running(_), None, true) => "answered under a journal",
                 (JournalStage::Running(_), None, false) if is_running => "running under a journal",
@@ -305,7 +322,9 @@ impl Machine for RunMachine {
                 }
                 None
             }
-            _ if input.starts_with("the tool") && self.shared.with(|it| it.is_tool_running) => {
+            _ if (input.starts_with("the tool") || input == "the sub-agent ends")
+                && self.shared.with(|it| it.is_tool_running) =>
+            {
                 self.poll();
                 None
             }
