@@ -173,8 +173,7 @@ impl RunPlayer {
         self.0.parsed_run.entries.last().and_then(RecordingEntry::event).and_then(Event::outcome)
     }
 
-    /// Returns the reports and results of calls that were dropped, as their recorded results contain
-    /// them.
+    /// Returns the reports and results of calls that were dropped, from their recorded results.
     fn dropped_calls(&self) -> DroppedCalls {
         let state = self.lock();
         let left = self

@@ -132,10 +132,6 @@ impl Machine for StepMachine {
     }
 
     fn apply(&mut self, input: &str) -> String {
-        let accept = |it: &mut BridgeState, json: &RawJson| {
-            it.accept(json).unwrap();
-            "-"
-        };
         let drawn = |draw: Option<Draw>| match draw {
             Some(Draw::Live) => "live",
             Some(Draw::Recorded(_)) => "recorded",
@@ -165,22 +161,7 @@ impl Machine for StepMachine {
         self.0.woken(|it, cx| {
             let was_performed = matches!(it.step, Step::Performed { .. });
             match input {
-                "the engine polls" => match it.poll_step(cx) {
-                    Poll::Ready(_) => "records",
-                    Poll::Pending => "-",
-                },
-                "the engine returns a step" => {
-                    accept(it, &record(1, Some(key(1)), StepResult::Value(value())))
-                }
-                "the engine returns the calls" => {
-                    accept(it, &record(1, Some(key(1)), StepResult::Calls(SavedCalls::default())))
-                }
-                "the engine returns an early end" => {
-                    accept(it, &record(1, Some(key(1)), early_end()))
-                }
-                "the engine returns the run's end" => {
-                    accept(it, &record(0, None, StepResult::Finished))
-                }
+                _ if input.starts_with("the engine") => apply_engine_input(it, input, cx),
                 "the run draws a value" => drawn(it.draw(EffectKind::Facts)),
                 "the run draws another value" => drawn(it.draw(EffectKind::Id)),
                 "an effect is polled first" => match it.poll_draw(EffectKind::Facts, cx) {
@@ -243,6 +224,29 @@ impl Machine for StepMachine {
                 other => panic!("an unknown input: {other}"),
             }
         })
+    }
+}
+
+/// Applies what the engine does with a step.
+fn apply_engine_input(it: &mut BridgeState, input: &str, cx: &Context<'_>) -> &'static str {
+    let accept = |it: &mut BridgeState, json: &RawJson| {
+        it.accept(json).unwrap();
+        "-"
+    };
+    match input {
+        "the engine polls" => match it.poll_step(cx) {
+            Poll::Ready(_) => "records",
+            Poll::Pending => "-",
+        },
+        "the engine returns a step" => {
+            accept(it, &record(1, Some(key(1)), StepResult::Value(value())))
+        }
+        "the engine returns the calls" => {
+            accept(it, &record(1, Some(key(1)), StepResult::Calls(SavedCalls::default())))
+        }
+        "the engine returns an early end" => accept(it, &record(1, Some(key(1)), early_end())),
+        "the engine returns the run's end" => accept(it, &record(0, None, StepResult::Finished)),
+        other => panic!("an unknown input: {other}"),
     }
 }
 
