@@ -196,7 +196,7 @@ impl Database {
         let Some(OpenDatabase { connection, .. }) = &self.open_database else { return };
         // If the checkpoint fails, the data is still durable in the log.
         let _ = schema::without_busy_timeout(connection, |connection| {
-            connection.query_row("PRAGMA wal_checkpoint(TRUNCATE)", (), |_| Ok(()))
+            connection.prepare_cached("PRAGMA wal_checkpoint(TRUNCATE)")?.query_row((), |_| Ok(()))
         });
         self.record_write_stamp();
     }

@@ -74,15 +74,14 @@ impl BlockingStore for SessionTables {
                 Some(stored) => stored.key,
                 None => insert_session(&transaction, id, None, 0, now)?,
             };
-            let mut insert = transaction.prepare("INSERT INTO entry VALUES (?, ?, ?)")?;
+            let mut insert = transaction.prepare_cached("INSERT INTO entry VALUES (?, ?, ?)")?;
             for (number, json) in (found..).zip(&lines) {
                 insert.execute(params![key, to_sql_integer(number), json])?;
             }
             drop(insert);
-            transaction.execute(
-                "UPDATE session SET version = ?, updated = ? WHERE key = ?",
-                params![to_sql_integer(version), now, key],
-            )?;
+            transaction
+                .prepare_cached("UPDATE session SET version = ?, updated = ? WHERE key = ?")?
+                .execute(params![to_sql_integer(version), now, key])?;
             commit(transaction)?;
             Ok(version)
         })?;
@@ -326,7 +325,8 @@ fn ensure_lock_held(lease: &Lease, path: &Path, id: &str) -> Result<(), Error> {
 /// deleted in the meantime.
 fn ensure_last_lease(database: &Connection, lease: &Lease, id: &str) -> Result<(), DatabaseError> {
     let epoch: Option<i64> = database
-        .query_row("SELECT epoch FROM lease WHERE id = ?", [id], |row| row.get(0))
+        .prepare_cached("SELECT epoch FROM lease WHERE id = ?")?
+        .query_row([id], |row| row.get(0))
         .optional()?;
     match epoch.is_none_or(|epoch| from_sql_integer(epoch) == lease.epoch()) {
         true => Ok(()),
@@ -354,7 +354,8 @@ fn to_unix_micros(time: SystemTime) -> i64 {
 
 fn find_session(database: &Connection, id: &str) -> Result<Option<SessionRow>, Sqlite> {
     database
-        .query_row(&format!("{SELECT_SESSION} WHERE id = ?"), [id], SessionRow::from_row)
+        .prepare_cached(&format!("{SELECT_SESSION} WHERE id = ?"))?
+        .query_row([id], SessionRow::from_row)
         .optional()
 }
 
