@@ -1,8 +1,9 @@
 //! Counts iterations that repeat earlier iterations.
 
+use std::fmt;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-use serde_json::Value;
+use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 
 use crate::item::{ToolCall, ToolResult, from_bounded_json};
 use crate::tool::Rationale;
@@ -75,9 +76,8 @@ impl RepeatCounter {
             // The model's rationale for a call is not compared.
             let (_, arguments) = Rationale::split_arguments(call.arguments_or_empty_object());
             call.name.hash(&mut hasher);
-            match from_bounded_json::<Value>(&arguments) {
-                // The hash of a map does not depend on the order of its keys.
-                Ok(value) => value.hash(&mut hasher),
+            match from_bounded_json::<JsonHash>(&arguments) {
+                Ok(JsonHash(hash)) => hash.hash(&mut hasher),
                 Err(_) => arguments.hash(&mut hasher),
             }
         }
@@ -100,9 +100,121 @@ impl RepeatCounter {
     }
 }
 
+/// The hash of a JSON value, which does not depend on white space and on the order of keys.
+#[derive(Debug, PartialEq)]
+struct JsonHash(u64);
+
+impl JsonHash {
+    /// Returns the hash of a value of the JSON type with this number.
+    fn new(json_type: u8, value: impl Hash) -> Self {
+        let mut hasher = DefaultHasher::new();
+        (json_type, value).hash(&mut hasher);
+        Self(hasher.finish())
+    }
+}
+
+impl<'de> Deserialize<'de> for JsonHash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(HashVisitor)
+    }
+}
+
+struct HashVisitor;
+
+impl<'de> Visitor<'de> for HashVisitor {
+    type Value = JsonHash;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a JSON value")
+    }
+
+    fn visit_unit<E>(self) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(0, ()))
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(1, value))
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(2, value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(3, value))
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(4, value.to_bits()))
+    }
+
+    fn visit_str<E>(self, value: &str) -> Result<JsonHash, E> {
+        Ok(JsonHash::new(5, value))
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut array: A) -> Result<JsonHash, A::Error> {
+        let mut hash = JsonHash::new(6, ());
+        while let Some(JsonHash(element)) = array.next_element()? {
+            hash = JsonHash::new(6, (hash.0, element));
+        }
+        Ok(hash)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut object: A) -> Result<JsonHash, A::Error> {
+        let mut sum = 0_u64;
+        while let Some((JsonHash(key), JsonHash(value))) = object.next_entry()? {
+            sum = sum.wrapping_add(JsonHash::new(7, (key, value)).0);
+        }
+        Ok(JsonHash::new(8, sum))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn hashes_are_equal_only_for_equal_json_values() {
+        let equal = [
+            [r#"{"a":1,"b":[true,null]}"#, r#" {"b": [true, null], "a": 1} "#],
+            [r#""\u00e9""#, r#""é""#],
+            ["[1,2]", "[ 1, 2 ]"],
+        ];
+        let hash = |json: &str| serde_json::from_str::<JsonHash>(json).unwrap();
+        for [one, other] in equal {
+            assert_eq!(hash(one), hash(other), "{one}");
+        }
+        let different = [
+            "null",
+            "false",
+            "true",
+            "0",
+            "1",
+            "-1",
+            "1.0",
+            "1.5",
+            r#""""#,
+            r#""1""#,
+            "[]",
+            "{}",
+            "[[]]",
+            "[1,2]",
+            "[2,1]",
+            "[[1],2]",
+            r#"{"a":1}"#,
+            r#"{"b":1}"#,
+            r#"{"a":2}"#,
+            r#"{"a":1,"b":2}"#,
+            r#"{"a":2,"b":1}"#,
+            r#"{"a":{"b":2}}"#,
+            r#"["a",1]"#,
+        ];
+        for (at, one) in different.iter().enumerate() {
+            for other in &different[..at] {
+                assert_ne!(hash(one), hash(other), "{one} {other}");
+            }
+        }
+    }
 
     fn times(iterations: &[u8]) -> u32 {
         let counted = |repeats: RepeatCounter, it: &u8| repeats.with_hash(u64::from(*it));

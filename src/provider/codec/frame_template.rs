@@ -53,7 +53,7 @@ const IGNORED: [&str; 4] = ["obfuscation", "sequence_number", "created", "create
 
 /// The number of consecutive unused templates after which no more templates are kept. This limit
 /// avoids copying frames unnecessarily if a server's frames differ in other ways.
-const MAX_MISSES: u8 = 16;
+pub(super) const MAX_MISSES: u8 = 16;
 
 /// The maximum number of digits in a number that may differ between frames. This limit ensures that
 /// the number fits into 64 bits.
@@ -370,7 +370,7 @@ fn ignored_value(bytes: &[u8], start: usize) -> Option<Hole> {
 
 /// Calls `f` for each member of the object that starts at `start`. `f` receives the range of the
 /// member's key and the position of the member's value.
-fn for_each_member(bytes: &[u8], start: usize, mut f: impl FnMut(Range<usize>, usize)) {
+pub(super) fn for_each_member(bytes: &[u8], start: usize, mut f: impl FnMut(Range<usize>, usize)) {
     let (mut depth, mut at) = (0_usize, start);
     while let Some(byte) = bytes.get(at) {
         match byte {

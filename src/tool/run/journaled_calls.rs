@@ -19,8 +19,8 @@ pub(super) struct JournaledCalls {
 
 pub(super) enum JournalStage {
     /// Waits until the journal reports whether the calls run.
-    AwaitsBegin(LiveCalls),
-    Running(LiveCalls),
+    AwaitsBegin(Box<LiveCalls>),
+    Running(Box<LiveCalls>),
     /// Emits the events that the journal has stored.
     Repeating(ReplayedCalls),
     /// All events have been emitted, but the journal has not stored the results yet.
@@ -28,7 +28,7 @@ pub(super) enum JournalStage {
 }
 
 impl JournaledCalls {
-    pub(super) fn new(mut live: LiveCalls, journal: Arc<dyn CallJournal>) -> Self {
+    pub(super) fn new(mut live: Box<LiveCalls>, journal: Arc<dyn CallJournal>) -> Self {
         live.set_journal(&journal);
         Self { journal, stage: JournalStage::AwaitsBegin(live) }
     }

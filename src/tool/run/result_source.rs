@@ -15,7 +15,7 @@ use crate::tool::run::turn_calls::TurnCalls;
 /// The source of the events of a turn's calls.
 pub(super) enum ResultSource {
     /// The calls run.
-    Live(LiveCalls),
+    Live(Box<LiveCalls>),
     /// The events were saved or recorded.
     Replayed(ReplayedCalls),
     /// A journal decides whether and when the calls run.

@@ -1,5 +1,6 @@
 //! A single running call.
 
+use std::mem;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -20,6 +21,7 @@ use crate::tool::{Suspension, ToolContext, ToolUpdate, UpdateStream};
 /// Runs a single call. The stream yields progress updates, followed by the end of the call.
 pub(super) struct RunningCall {
     index: usize,
+    /// The call, which is moved out once it has ended.
     call: ToolCall,
     /// The stream of updates. This field is `None` once the result has arrived, since the stream is
     /// dropped before the result is emitted.
@@ -202,13 +204,15 @@ impl RunningCall {
 
     fn end(&mut self, kind: ResultKind, content: Content) -> CallUpdate {
         self.drop_updates();
-        let result = ToolResult::for_call(&self.call, kind, content);
+        let ToolCall { call_id, name, arguments } = &mut self.call;
+        let call = ToolCall {
+            call_id: mem::take(call_id),
+            name: mem::take(name),
+            arguments: mem::take(arguments),
+        };
+        let result = ToolResult::for_call(&call, kind, content);
         let result = result.with_report(self.record.take_report());
-        CallUpdate::Answered(Box::new(AnsweredCall {
-            index: self.index,
-            call: self.call.clone(),
-            result,
-        }))
+        CallUpdate::Answered(Box::new(AnsweredCall { index: self.index, call, result }))
     }
 
     /// Drops the tool's stream. A panic in the stream's `Drop` implementation is caught, so that

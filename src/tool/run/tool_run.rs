@@ -130,7 +130,7 @@ impl ToolRun {
         let live = LiveCalls::new(queue, calls.toolkit.max_concurrency());
         Self {
             turn_calls: calls,
-            source: ResultSource::Live(live),
+            source: ResultSource::Live(Box::new(live)),
             result_collector: ResultCollector::default(),
             history_source: None,
             progress_redactor: None,

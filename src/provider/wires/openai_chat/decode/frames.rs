@@ -26,6 +26,14 @@ pub(super) struct Chunk<'a> {
     pub(super) citations: Option<&'a RawValue>,
 }
 
+impl Chunk<'_> {
+    /// Returns whether the chunk has only choices and the values that all chunks of a response
+    /// share.
+    pub(super) fn has_only_choices(&self) -> bool {
+        self.usage.0.is_none() && self.error.is_none() && self.citations.is_none()
+    }
+}
+
 /// The choice with index 0 or without an index. Any other choices were not requested and are
 /// ignored. `malformed` is true if the array contains a value that is not a choice.
 #[derive(Default)]

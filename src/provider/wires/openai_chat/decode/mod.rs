@@ -19,6 +19,7 @@ use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::FrameTemplate;
 use crate::provider::codec::lenient::{self, FromAny, LenientNumber, MaybeObject, array_elements};
+use crate::provider::codec::member_template::MemberTemplate;
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::provider::wires::openai::arguments_text;
@@ -59,6 +60,7 @@ pub struct Decoder {
     /// Whether any choice has been received. A choice shows that the body is a response.
     has_choice: bool,
     template: FrameTemplate<DeltaKind>,
+    chunk_template: MemberTemplate,
 }
 
 /// The kind of text in a chunk that contains only text.
@@ -84,6 +86,7 @@ impl Decoder {
             has_refusal: false,
             has_choice: false,
             template: FrameTemplate::default(),
+            chunk_template: MemberTemplate::default(),
         }
     }
 
@@ -325,7 +328,16 @@ impl Decode for Decoder {
             return Ok(FrameOutcome::Continue);
         }
         let mut scratch = String::new();
-        let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut scratch)?;
+        let chunk = match self.chunk_template.read(frame.data) {
+            Some(choices) => Chunk { choices, ..Chunk::default() },
+            None => {
+                let chunk: Chunk<'_> = lenient::read_frame("a chunk", frame.data, &mut scratch)?;
+                if chunk.has_only_choices() {
+                    self.chunk_template.remember(frame.data, "choices");
+                }
+                chunk
+            }
+        };
         if let Some(error) = failure::non_null_error(chunk.error) {
             return Err(failure::error_in_stream(error.get()));
         }
