@@ -1,6 +1,7 @@
 //! Defines the texts that the agent itself sends to the model.
 
 use crate::item::{Item, ItemFlag};
+use crate::request::ToolSpecs;
 
 /// The message sent after a reply that contains neither text nor tool calls.
 pub(super) const EMPTY_REPLY: &str = "Your last reply was empty. Call a tool, or answer with text.";
@@ -25,11 +26,13 @@ pub(super) fn retraction_reason(error: &crate::error::Error) -> String {
     format!("the turn failed: {error}")
 }
 
-/// Returns the message to send after a reply that could not be decoded.
-pub(super) fn undecodable_reply_prompt(error: &crate::error::Error) -> String {
+/// Returns the message to send after a reply that could not be decoded. It names the tools, because
+/// the reply may have called a tool that does not exist.
+pub(super) fn undecodable_reply_prompt(error: &crate::error::Error, tools: &ToolSpecs) -> String {
     format!(
         "Your last reply could not be read: {error}. Answer again, and write each call as its \
-    tool requires."
+         tool requires. {}",
+        tools.names_message()
     )
 }
 

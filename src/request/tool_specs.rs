@@ -98,6 +98,9 @@ struct SharedSpecs {
     encodings: Mutex<Vec<(EncodingKey, Arc<[u8]>)>>,
 }
 
+/// The maximum number of tools that a message names.
+const MAX_NAMED_TOOLS: usize = 100;
+
 struct NameIndex {
     /// The positions of the specs, sorted by name.
     by_name: Box<[usize]>,
@@ -115,6 +118,18 @@ impl ToolSpecs {
     pub(crate) fn contains_name(&self, name: &str) -> bool {
         let by_name = &self.name_index().by_name;
         by_name.binary_search_by(|at| self[*at].name.as_str().cmp(name)).is_ok()
+    }
+
+    /// Returns a message that names the tools, for a model that has called a tool in a wrong way. Of
+    /// a long list, only the first tools are named.
+    pub(crate) fn names_message(&self) -> String {
+        let names: Vec<String> =
+            self.iter().take(MAX_NAMED_TOOLS).map(|spec| format!("`{}`", spec.name)).collect();
+        match self.len() - names.len() {
+            0 if names.is_empty() => "There are no tools.".to_owned(),
+            0 => format!("The tools are: {}.", names.join(", ")),
+            more => format!("The tools are: {}, and {more} more.", names.join(", ")),
+        }
     }
 
     /// Returns an error if two tools have the same name.

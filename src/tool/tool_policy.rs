@@ -117,6 +117,14 @@ pub trait ToolPolicy: Send {
         ready(Ok(Permission::allow())).boxed()
     }
 
+    /// Notifies the policy that the arguments that it returned for a call are invalid for the call's
+    /// tool, and why. These are the arguments from [`repair_arguments`](Self::repair_arguments), or
+    /// those of a [`Permission`]. The call does not run. The model is told that the arguments of a
+    /// permission are not its own.
+    fn on_invalid_rewrite(&mut self, call: &ToolCall, why: &str) {
+        let _ = (call, why);
+    }
+
     /// Generates the id of a request for a verdict. No two requests may have the same id. By
     /// default, the ids come from [`SystemIds`](crate::env::SystemIds).
     fn next_approval_id(&mut self) -> String {

@@ -369,13 +369,7 @@ impl Toolkit {
         if let Some(search) = &self.search {
             return search.suggestions(name);
         }
-        match &*self.tools {
-            [] => "There are no tools.".to_owned(),
-            tools => {
-                let names: Vec<_> = tools.iter().map(|tool| format!("`{}`", tool.name())).collect();
-                format!("The tools are: {}.", names.join(", "))
-            }
-        }
+        self.specs.names_message()
     }
 
     /// Returns a copy of the toolkit in which `tools` replace the existing tools.

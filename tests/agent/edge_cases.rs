@@ -370,10 +370,15 @@ fn a_malformed_reply_is_corrected_and_the_third_in_a_row_ends_the_run() {
         Reply::text("I call").fail(error)
     };
     let model = Scripted::new([unreadable(), unreadable(), Reply::text("fine")]);
-    let (events, outcome) = run_with_action(Agent::new(model).run("go"), |_, _| {});
+    let tools = ["read", "write"].map(|name| Tool::raw(spec(name), |_, _| async { "" }).unwrap());
+    let agent = Agent::new(model).with_tools(tools);
+    let (events, outcome) = run_with_action(agent.run("go"), |_, _| {});
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 3));
     // The prompt, two corrections and the answer.
-    assert_eq!(outcome.new_items().len(), 4);
+    let items = outcome.new_items();
+    assert_eq!(items.len(), 4);
+    let correction = items[1].as_user().unwrap().text();
+    assert!(correction.ends_with("The tools are: `read`, `write`."), "{correction}");
     let corrected =
         |event: &&Event| matches!(event, Event::Continued { reason: Transition::Corrective });
     assert_eq!(events.iter().filter(corrected).count(), 2);

@@ -23,6 +23,7 @@
 //! | `defaults` | the table of defaults in the guide, and the tests of its limits |
 //! | `pools` | resources that a tree of agents shares: tokens, and a limit on concurrency |
 //! | `pending_calls` | calls that are pending, and work inside of tools, when a run ends |
+//! | `argument_rewrites` | hooks that rewrite a call's arguments into invalid ones |
 //! | `redaction` | hooks that remove secrets from the reports of calls |
 //! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
@@ -36,6 +37,7 @@
 //! | `world` | a run that is stopped at any effect continues from the stored values |
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
+mod argument_rewrites;
 mod boundaries;
 mod call_journal;
 mod compaction;

@@ -17,6 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{is_model_output, should_fall_back, unanswered_client_call};
+use crate::request::ToolSpecs;
 use crate::turn::{PartialTurn, Turn};
 
 /// The facts that a decision needs in addition to the state.
@@ -50,6 +51,8 @@ pub struct Facts {
     pub fallback_count: usize,
     /// Whether a wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
+    /// The tools that the model was last offered.
+    pub tools: ToolSpecs,
 }
 
 /// Decides the next action after a complete turn.
@@ -132,7 +135,8 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
         ErrorKind::GenerationFailed
             if state.streaks.malformed_replies < facts.limits.max_corrections =>
         {
-            correct_or_finish(state, &facts.limits, prompts::undecodable_reply_prompt(error))
+            let text = prompts::undecodable_reply_prompt(error, &facts.tools);
+            correct_or_finish(state, &facts.limits, text)
         }
         // If an unused fallback is available, it is used instead of retrying with the same
         // provider.

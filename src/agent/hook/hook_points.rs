@@ -401,9 +401,9 @@ macro_rules! hook_points {
         closure: before_stop;
     }
 
-    /// Called with each error: from a failed request (even if it is retried), a failed compaction
-    /// or an observing hook that failed, or the error that ends the run. Each error is reported
-    /// once.
+    /// Called with each error: from a failed request (even if it is retried), a failed compaction,
+    /// an observing hook that failed or a hook that rewrote a call's arguments into invalid ones, or
+    /// the error that ends the run. Each error is reported once.
     ///
     /// This method runs within the poll in which the error occurs, so it must return quickly. A
     /// panic in this method is ignored.

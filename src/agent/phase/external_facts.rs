@@ -66,6 +66,7 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         has_incomplete_turn: outside.has_incomplete_turn,
         budget_exhausted: outside.budget_exhausted,
         has_wrap_up: budget.has_wrap_up() && !outside.budget_exhausted,
+        tools: state.model_selection.offered_tools.clone().unwrap_or_else(|| run.toolkit().specs()),
     };
     let reached = facts.exceeded_budget.or(facts.call_limit_exceeded);
     let reached = reached.filter(|_| state.end.wrap_up_reason.is_none());

@@ -10,7 +10,7 @@ use futures::future::{self, BoxFuture};
 use crate::agent::hook::CombinedDecision;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{RunHandle, State};
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::item::{EffectReport, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
@@ -77,6 +77,12 @@ impl ToolPolicy for RunPolicy {
             })
         }
         .boxed()
+    }
+
+    fn on_invalid_rewrite(&mut self, call: &ToolCall, why: &str) {
+        let what =
+            format!("a hook rewrote the arguments of `{}` into invalid ones: {why}", call.name);
+        self.run.hooks().on_failure(&self.state, &Error::new(ErrorKind::Hook, what));
     }
 
     fn next_approval_id(&mut self) -> String {

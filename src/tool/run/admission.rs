@@ -218,6 +218,8 @@ impl Admission {
             match prepare_call(&ready_call.tool, &mut ready_call.call) {
                 Ok(prepared) => ready_call.prepared = prepared,
                 Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => {
+                    let call = &ready_call.call;
+                    calls.policy.call_policy(|policy| policy.on_invalid_rewrite(call, &why))?;
                     let text = format!(
                         "Not run: a rule rewrote the arguments of `{}`, and they do not fit: {why}. \
                          This is not your fault; try another way.",
@@ -424,7 +426,10 @@ fn repair_arguments(
         }
         // The model receives the error in its own arguments, not the error in the replacement
         // arguments.
-        Err(ArgsError::InvalidArguments(_)) => Err(ArgsError::InvalidArguments(why)),
+        Err(ArgsError::InvalidArguments(misfit)) => {
+            calls.policy.call_policy(|policy| policy.on_invalid_rewrite(&repaired, &misfit))?;
+            Err(ArgsError::InvalidArguments(why))
+        }
         panicked => panicked,
     })
 }
