@@ -15,12 +15,15 @@ use crate::event::{EndReason, Event, Outcome, ToolEvent};
 use crate::http::Timeouts;
 use crate::item::{History, SideEffect, ToolResult};
 use crate::tool::{
-    InnerToolNames, PreparedCall, Rationale, Suspension, Tool, ToolContext, ToolOutput, ToolSpec,
-    ToolUpdate, UpdateStream, validate_spec,
+    InnerToolNames, OutputStatus, PreparedCall, Rationale, Suspension, Tool, ToolContext,
+    ToolOutput, ToolSpec, ToolUpdate, UpdateStream, validate_spec,
 };
 
 /// The default maximum number of requests that a sub-agent may send.
 const DEFAULT_MAX_TURNS: u32 = 80;
+
+/// The result of a call whose sub-agent completed without an answer.
+const COMPLETED_WITHOUT_TEXT: &str = "[the agent completed its task without an answer in words]";
 
 /// Creates a tool that runs the agent when it is called. In a dry run of the created tool, the
 /// calls to the agent's own tools are dry runs as well.
@@ -140,7 +143,7 @@ impl SubAgent {
                 }
                 let end = event.outcome().map(|outcome| final_update(outcome, parent.is_some()));
                 if let Some(ToolUpdate::Output(output)) = &end {
-                    for evidence in run.evidence_log().unresolved_evidence(output.failed) {
+                    for evidence in run.evidence_log().unresolved_evidence(output.status == OutputStatus::Failed) {
                         cx.record_evidence(evidence);
                     }
                 }
@@ -194,7 +197,9 @@ fn sub_agent_output(outcome: &Outcome) -> ToolOutput {
     let text = outcome.labeled_text();
     let says_something = !outcome.text.trim().is_empty();
     match outcome.reason {
-        EndReason::Completed => ToolOutput::ok(text),
+        EndReason::Completed if says_something => ToolOutput::ok(text),
+        // The sub-agent may have done what it was asked to do, so this is not an error.
+        EndReason::Completed => ToolOutput::ok(COMPLETED_WITHOUT_TEXT),
         // A partial answer may be useful.
         EndReason::MaxTurns | EndReason::Budget | EndReason::Truncated | EndReason::Stopped
             if says_something =>

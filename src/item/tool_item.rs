@@ -104,7 +104,7 @@ pub struct ToolResult {
 impl ToolResult {
     /// Returns whether the result is sent to the model as an error.
     pub fn is_error(&self) -> bool {
-        self.kind != ResultKind::Ok
+        !self.kind.is_success()
     }
 
     /// Creates a result for `call`.
@@ -132,6 +132,9 @@ impl ToolResult {
 pub enum ResultKind {
     /// The tool ran and returned successfully.
     Ok,
+    /// The tool ran and changed nothing, because what it should create or change was there already.
+    /// This is not an error.
+    AlreadyExists,
     /// The tool ran and failed.
     Error,
     /// The tool took too long and was cancelled.
@@ -159,6 +162,7 @@ impl ResultKind {
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Ok => "ok",
+            Self::AlreadyExists => "already_exists",
             Self::Error => "error",
             Self::Timeout => "timeout",
             Self::Panic => "panic",
@@ -174,7 +178,12 @@ impl ResultKind {
 
     /// Returns whether the tool actually ran: it returned, failed, timed out or panicked.
     pub(crate) fn has_executed(self) -> bool {
-        matches!(self, Self::Ok | Self::Error | Self::Timeout | Self::Panic)
+        self.is_success() || matches!(self, Self::Error | Self::Timeout | Self::Panic)
+    }
+
+    /// Returns whether the tool ran and did not fail.
+    pub(crate) fn is_success(self) -> bool {
+        matches!(self, Self::Ok | Self::AlreadyExists)
     }
 
     /// Returns whether the tool did not run because the model made a mistake in the call.

@@ -120,8 +120,8 @@ impl ToolSpecs {
         by_name.binary_search_by(|at| self[*at].name.as_str().cmp(name)).is_ok()
     }
 
-    /// Returns a message that names the tools, for a model that has called a tool in a wrong way. Of
-    /// a long list, only the first tools are named.
+    /// Returns a message that names the tools, for a model that has called a tool in a wrong way.
+    /// Of a long list, only the first tools are named.
     pub(crate) fn names_message(&self) -> String {
         let names: Vec<String> =
             self.iter().take(MAX_NAMED_TOOLS).map(|spec| format!("`{}`", spec.name)).collect();

@@ -78,7 +78,8 @@ pub use context::ToolContext;
 pub use handler::{PreparedCall, ToolHandler};
 pub(crate) use late_bound_tool::ListTools;
 pub use output::{
-    IntoToolError, IntoToolOutput, IntoToolUpdates, Json, ToolOutput, ToolUpdate, UpdateStream,
+    IntoToolError, IntoToolOutput, IntoToolUpdates, Json, OutputStatus, ToolOutput, ToolUpdate,
+    UpdateStream,
 };
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;

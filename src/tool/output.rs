@@ -29,24 +29,61 @@ pub enum ToolUpdate {
     Suspended(Box<Suspension>),
 }
 
-/// The output of a tool call: the content that the model reads, and whether the call failed.
+/// The output of a tool call: the content that the model reads, and how the call ended.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ToolOutput {
     /// The content that the model reads.
     pub content: Content,
-    /// Whether the result is reported to the model as a failure.
-    pub failed: bool,
+    /// How the call ended.
+    pub status: OutputStatus,
+}
+
+/// Specifies how a call ended, according to its tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum OutputStatus {
+    /// The call succeeded.
+    Ok,
+    /// The call changed nothing, because what it should create or change was there already. This is
+    /// not a failure: an earlier call, whose result is unknown, may have made the change.
+    AlreadyExists,
+    /// The call failed, and its result is reported to the model as an error.
+    Failed,
 }
 
 impl ToolOutput {
     /// Creates the output of a successful call.
     pub fn ok(content: impl Into<Content>) -> Self {
-        Self { content: content.into(), failed: false }
+        Self { content: content.into(), status: OutputStatus::Ok }
+    }
+
+    /// Creates the output of a call that changed nothing, because what it should create or change
+    /// was there already. The result has the kind
+    /// [`AlreadyExists`](ResultKind::AlreadyExists), which is not an error.
+    ///
+    /// ```
+    /// use std::collections::HashSet;
+    /// use std::sync::Mutex;
+    ///
+    /// use turnstream::tool::ToolOutput;
+    ///
+    /// fn create_user(users: &Mutex<HashSet<String>>, name: &str) -> ToolOutput {
+    ///     match users.lock().unwrap().insert(name.to_owned()) {
+    ///         true => ToolOutput::ok(format!("created {name}")),
+    ///         false => ToolOutput::already_exists(format!("{name} exists already")),
+    ///     }
+    /// }
+    /// # let users = Mutex::default();
+    /// # create_user(&users, "ada");
+    /// # assert_eq!(create_user(&users, "ada").content.text(), "ada exists already");
+    /// ```
+    pub fn already_exists(content: impl Into<Content>) -> Self {
+        Self { content: content.into(), status: OutputStatus::AlreadyExists }
     }
 
     /// Creates the output of a failed call. The content should tell the model how to react.
     pub fn error(content: impl Into<Content>) -> Self {
-        Self { content: content.into(), failed: true }
+        Self { content: content.into(), status: OutputStatus::Failed }
     }
 
     /// Creates the output of a successful call by serializing a value to JSON.
@@ -63,7 +100,11 @@ impl ToolOutput {
     }
 
     pub(super) fn into_kind_and_content(self) -> (ResultKind, Content) {
-        let kind = if self.failed { ResultKind::Error } else { ResultKind::Ok };
+        let kind = match self.status {
+            OutputStatus::Ok => ResultKind::Ok,
+            OutputStatus::AlreadyExists => ResultKind::AlreadyExists,
+            OutputStatus::Failed => ResultKind::Error,
+        };
         (kind, self.content)
     }
 

@@ -117,10 +117,10 @@ pub trait ToolPolicy: Send {
         ready(Ok(Permission::allow())).boxed()
     }
 
-    /// Notifies the policy that the arguments that it returned for a call are invalid for the call's
-    /// tool, and why. These are the arguments from [`repair_arguments`](Self::repair_arguments), or
-    /// those of a [`Permission`]. The call does not run. The model is told that the arguments of a
-    /// permission are not its own.
+    /// Notifies the policy that arguments that it returned for a call are invalid for the call's
+    /// tool, and why. They are from [`repair_arguments`](Self::repair_arguments) or from a
+    /// [`Permission`]. The call does not run. For the arguments of a permission, the result says
+    /// that the model did not write them.
     fn on_invalid_rewrite(&mut self, call: &ToolCall, why: &str) {
         let _ = (call, why);
     }

@@ -92,10 +92,12 @@ pub enum FailureKind {
 pub(super) fn exit_of_result(result: &ToolResult) -> (ToolExit, Option<NormalizedError>) {
     let (exit, kind) = match result.kind {
         // A failed check counts as a failure even if the tool that ran the check reports success.
-        ResultKind::Ok | ResultKind::Error if has_failed_check(result) => {
+        ResultKind::Ok | ResultKind::AlreadyExists | ResultKind::Error
+            if has_failed_check(result) =>
+        {
             (ToolExit::Failure, FailureKind::Validation)
         }
-        ResultKind::Ok => return (ToolExit::Success, None),
+        ResultKind::Ok | ResultKind::AlreadyExists => return (ToolExit::Success, None),
         ResultKind::Error | ResultKind::Panic => (ToolExit::Failure, FailureKind::Runtime),
         ResultKind::Timeout => (ToolExit::Timeout, FailureKind::Timeout),
         ResultKind::InvalidArguments | ResultKind::UnknownTool => {

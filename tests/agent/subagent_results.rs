@@ -155,3 +155,11 @@ async fn an_interrupt_after_the_last_event_of_a_sub_agent_keeps_its_answer() {
     assert_eq!((result.kind, &*result.content.text()), (ResultKind::Ok, "The code is ****."));
     assert_eq!(edited.load(Ordering::Relaxed), 1);
 }
+
+#[tokio::test]
+async fn the_result_of_a_sub_agent_that_completes_without_text_says_so() {
+    let child = agent_that_says("I will look.", [Reply::text("")]);
+    let (ended, kind, text) = sub_agent_result(child).await;
+    assert_eq!((ended, kind), (EndReason::Completed, ResultKind::Ok));
+    assert_eq!(text, "[the agent completed its task without an answer in words]");
+}

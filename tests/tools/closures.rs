@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnstream::event::ToolEvent;
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::Reply;
-use turnstream::tool::{IntoToolOutput, Json, Tool};
+use turnstream::tool::{IntoToolOutput, Json, OutputStatus, Tool};
 use turnstream::{ErrorKind, History, Toolkit};
 
 use turnstream::provider::{Provider, Scripted};
@@ -35,7 +35,10 @@ async fn call_tool(tool: Tool, arguments: &str) -> ToolResult {
 /// The result that the model receives for an output.
 fn model_output(output: impl IntoToolOutput) -> (ResultKind, String) {
     let output = output.into_tool_output();
-    let kind = if output.failed { ResultKind::Error } else { ResultKind::Ok };
+    let kind = match output.status {
+        OutputStatus::Failed => ResultKind::Error,
+        _ => ResultKind::Ok,
+    };
     (kind, output.content.text())
 }
 

@@ -9,7 +9,7 @@ use futures::{StreamExt, future};
 use serde_json::{Map, Value, json};
 use turnstream::agent::Agent;
 use turnstream::request::Options;
-use turnstream::tool::{ToolContext, ToolUpdate, UpdateStream};
+use turnstream::tool::{OutputStatus, ToolContext, ToolUpdate, UpdateStream};
 
 use crate::questions::{cancelled_answer, sampling_answer, sampling_prompt};
 use crate::shared_client::SharedClient;
@@ -73,7 +73,7 @@ impl Asked {
                 AnswerSource::Model { mut updates, model } => {
                     while let Some(update) = updates.next().await {
                         match update {
-                            ToolUpdate::Output(output) if !output.failed => {
+                            ToolUpdate::Output(output) if output.status != OutputStatus::Failed => {
                                 let text = output.content.text();
                                 yield Answering::Answer(sampling_answer(&text, &model));
                             }

@@ -406,6 +406,8 @@ mod tests {
     use turnstream::request::ToolSpec;
     use turnstream_test_support::transitions::{self, Machine};
 
+    use turnstream::tool::OutputStatus;
+
     use super::*;
     use crate::Era;
     use crate::content::MediaParts;
@@ -572,7 +574,8 @@ mod tests {
                     return "progress".to_owned();
                 }
                 Transition::End(output) => {
-                    return if output.failed { "error" } else { "result" }.to_owned();
+                    return if output.status == OutputStatus::Failed { "error" } else { "result" }
+                        .to_owned();
                 }
             }
             if let (true, true, Some(CallState::Sending { params, .. })) =

@@ -218,6 +218,8 @@ fn describe_link(link: &Value) -> String {
 mod tests {
     use serde_json::json;
 
+    use turnstream::tool::OutputStatus;
+
     use super::*;
 
     const NAMED: MediaRules = MediaRules { parts: MediaParts::Named, max_bytes: 100 };
@@ -340,7 +342,7 @@ mod tests {
         assert_eq!(content(&json!({})), Content::from("The tool returned nothing."));
         let odd = json!({ "content": [{ "type": "hologram", "x": 1 }], "isError": true });
         let output = tool_output(&odd, NAMED);
-        assert!(output.failed);
+        assert_eq!(output.status, OutputStatus::Failed);
         assert_eq!(output.content, Content::from(r#"{"type":"hologram","x":1}"#));
     }
 }

@@ -8,6 +8,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::event::ToolEvent;
 use turnstream::http::{Credential, Token};
+use turnstream::tool::OutputStatus;
 use turnstream::{ErrorKind, Event};
 use turnstream_mcp::{Client, ClientBuilder, Era};
 use turnstream_testing::mcp::{McpEra, McpRequestStatus, McpServer, McpTool};
@@ -195,7 +196,7 @@ async fn a_failed_request_is_reported_with_status_address_and_retry_delay() {
         let client = client_at(&calls);
         client.toolkit().await.unwrap();
         let output = client.call_tool("t", json!({})).await.unwrap();
-        assert!(output.failed);
+        assert_eq!(output.status, OutputStatus::Failed);
         assert_eq!(starting.kind(), kind, "{starting}");
         assert_eq!(starting.status(), Some(status), "{starting}");
         assert_eq!(starting.retry_after(), delay.map(Duration::from_secs), "{starting}");

@@ -75,7 +75,7 @@ impl AmbiguousFailure {
         let (call, result) = newest.calls.iter().find(|(call, result)| {
             let mut same = newest.calls.iter().filter(|(other, _)| other.name == call.name);
             is_failure(result.kind)
-                && !same.any(|(_, result)| result.kind == ResultKind::Ok)
+                && !same.any(|(_, result)| !result.is_error())
                 && !(self.acknowledgement_check)(seen.turn, result)
         })?;
         let what = format!("`{}` ended as `{}`, and the answer ignores it", call.name, result.kind);
@@ -95,8 +95,7 @@ fn looks_like_failure(result: &ToolResult) -> bool {
             .iter()
             .any(|later| later.is_passing() && later.command == checks[at].command)
     };
-    result.kind == ResultKind::Ok
-        && (0..checks.len()).any(|at| !checks[at].is_passing() && !is_mended(at))
+    !result.is_error() && (0..checks.len()).any(|at| !checks[at].is_passing() && !is_mended(at))
 }
 
 fn is_failure(kind: ResultKind) -> bool {
@@ -105,6 +104,7 @@ fn is_failure(kind: ResultKind) -> bool {
             true
         }
         ResultKind::Ok
+        | ResultKind::AlreadyExists
         | ResultKind::InvalidArguments
         | ResultKind::UnknownTool
         | ResultKind::Denied

@@ -123,6 +123,7 @@ pub(in crate::agent) fn has_unknown_effects(kind: ResultKind) -> bool {
     match kind {
         ResultKind::Timeout | ResultKind::Panic | ResultKind::Interrupted => true,
         ResultKind::Ok
+        | ResultKind::AlreadyExists
         | ResultKind::Error
         | ResultKind::InvalidArguments
         | ResultKind::UnknownTool

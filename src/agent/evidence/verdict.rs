@@ -3,7 +3,7 @@
 use std::fmt;
 
 use crate::agent::evidence::{EvidenceEntry, EvidenceLog, RequireEvidence};
-use crate::item::{Evidence, RawJson, ResultKind, SideEffect};
+use crate::item::{Evidence, RawJson, SideEffect};
 
 /// The maximum number of side effects that a message lists.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
@@ -129,7 +129,7 @@ impl<'a> ChangesAndChecks<'a> {
 
 impl<'a> RecordedCheck<'a> {
     fn from_entry(by: &'a EvidenceEntry, policy: &RequireEvidence) -> impl Iterator<Item = Self> {
-        let is_ok = by.kind == ResultKind::Ok;
+        let is_ok = by.kind.is_success();
         by.evidence().iter().filter_map(|json| (policy.evidence_parser)(json)).map(
             move |evidence| RecordedCheck {
                 entry: by,

@@ -7,7 +7,7 @@ use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
 use crate::hub::Command;
 use crate::item::{Content, Item, PendingCall, RawJson};
-use crate::tool::{ToolOutput, Verdict};
+use crate::tool::{OutputStatus, ToolOutput, Verdict};
 
 /// The version of the JSON format. Readers reject later versions.
 const VERSION: u32 = 1;
@@ -54,6 +54,8 @@ enum VerdictJson {
         content: Content,
         #[serde(default)]
         failed: bool,
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        already_exists: bool,
     },
 }
 
@@ -76,9 +78,11 @@ pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Erro
             let verdict = match verdict {
                 Verdict::Approve => VerdictJson::Approve,
                 Verdict::Deny(reason) => VerdictJson::Deny { reason },
-                Verdict::Output(ToolOutput { content, failed }) => {
-                    VerdictJson::Output { content, failed }
-                }
+                Verdict::Output(ToolOutput { content, status }) => VerdictJson::Output {
+                    content,
+                    failed: status == OutputStatus::Failed,
+                    already_exists: status == OutputStatus::AlreadyExists,
+                },
             };
             ActionJson::Verdict { call, verdict }
         }
@@ -110,8 +114,13 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
             let verdict = match verdict {
                 VerdictJson::Approve => Verdict::Approve,
                 VerdictJson::Deny { reason } => Verdict::Deny(reason),
-                VerdictJson::Output { content, failed } => {
-                    Verdict::Output(ToolOutput { content, failed })
+                VerdictJson::Output { content, failed, already_exists } => {
+                    let status = match (failed, already_exists) {
+                        (true, _) => OutputStatus::Failed,
+                        (false, true) => OutputStatus::AlreadyExists,
+                        (false, false) => OutputStatus::Ok,
+                    };
+                    Verdict::Output(ToolOutput { content, status })
                 }
             };
             Command::Verdict { call, verdict }

@@ -407,7 +407,7 @@ impl AiSdkEncoder {
         }
         let call = self.state.calls.get(tool_call_id);
         let was_asked = call.is_none_or(|call| call.was_asked);
-        if result.kind == ResultKind::Ok {
+        if !result.is_error() {
             let output = content_to_json(&result.content);
             write_data(out, &Chunk::ToolOutputAvailable { tool_call_id, output, dynamic });
         } else if is_denied && was_asked && self.version > Version::V5 {

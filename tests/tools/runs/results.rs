@@ -191,3 +191,15 @@ async fn a_tool_run_finished_early_keeps_the_available_results() {
     assert_eq!(answered.history.unanswered_calls()[0].call_id, "1");
     assert!(answered.pending.is_empty());
 }
+
+#[tokio::test]
+async fn a_change_that_had_been_made_before_is_a_result_of_its_own_kind_and_no_error() {
+    let tool = Tool::raw(spec("a"), |_, _| async { ToolOutput::already_exists("a.rs exists") });
+    let kit = Toolkit::new([tool.unwrap()]);
+    let result = only_result(start_run(&kit, &turn_with_calls(&["a"]).await)).await;
+    assert_eq!((result.kind, result.is_error()), (ResultKind::AlreadyExists, false));
+    let stored = serde_json::to_value(Item::tool_result(result.clone())).unwrap();
+    assert_eq!((&stored["kind"], &stored["is_error"]), (&json!("already_exists"), &json!(false)));
+    let restored: Item = serde_json::from_value(stored).unwrap();
+    assert_eq!(restored.as_tool_result(), Some(&result));
+}
