@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
-use crate::trace::{NormalizedError, RemainingBudget, ToolExit};
+use crate::trace::{NormalizedError, RemainingBudget, StepTime, ToolExit};
 
 /// A step in a run: a tool call and its result, a message after which the run continued, or the end
 /// of the run.
@@ -50,6 +50,9 @@ pub struct TraceEvent {
     /// The result of the step's action.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
     pub result: TraceResult,
+    /// When the step began and ended, if the trace [has a clock](crate::trace::Trace::with_clock).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub time: Option<StepTime>,
     /// The remaining budgets after the step.
     #[serde(default, skip_serializing_if = "RemainingBudget::is_empty")]
     pub budgets: RemainingBudget,

@@ -8,6 +8,7 @@
 mod event;
 mod read_jsonl;
 mod remaining_budget;
+mod step_time;
 mod tool_exit;
 mod trace;
 mod trace_fold;
@@ -17,6 +18,7 @@ mod trace_writers;
 pub use event::{TraceAction, TraceEvent, TraceResult};
 pub use read_jsonl::read_jsonl;
 pub use remaining_budget::RemainingBudget;
+pub use step_time::StepTime;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;
 pub(crate) use trace_to::TraceTo;

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::trace::step_time::to_ms;
 use crate::usage::{Prices, Usage};
 
 /// Describes how much of each budget remains after a step. A field is `None` if the budget is
@@ -42,7 +43,7 @@ impl RemainingBudget {
     /// `elapsed`.
     pub(super) fn after_use(&self, used: &UsedBudget, elapsed: Duration) -> Self {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
-        let elapsed = u64::try_from(elapsed.as_millis()).unwrap_or(u64::MAX);
+        let elapsed = to_ms(elapsed);
         Self {
             steps_remaining: left(self.steps_remaining, used.requests),
             tokens_remaining: left(self.tokens_remaining, used.usage.total()),

@@ -20,6 +20,7 @@ fn step(
         inputs: Vec::new(),
         action,
         result,
+        time: None,
         budgets: RemainingBudget { steps_remaining, ..RemainingBudget::default() },
     }
 }

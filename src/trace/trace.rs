@@ -2,15 +2,16 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::time::Duration;
 
 use serde::Serialize;
 use tokio::time::Instant;
 
+use crate::env::Clock;
 use crate::error::Error;
 use crate::event::{AppendReason, Event};
 use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
+use crate::trace::step_time::Moment;
 use crate::trace::trace_fold::TraceFold;
 use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{RemainingBudget, TraceEvent};
@@ -70,11 +71,13 @@ struct TraceShared {
     state: Mutex<TraceState>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct TraceState {
     fold: TraceFold,
     /// The time at which the run's first event was observed.
     started_at: Option<Instant>,
+    /// The clock for the times of the steps, if the steps have times.
+    clock: Option<Arc<dyn Clock>>,
     steps: Vec<TraceEvent>,
 }
 
@@ -94,6 +97,29 @@ impl Trace {
     /// Sets the token prices that are used to compute [`RemainingBudget::cost_remaining`].
     pub fn with_prices(self, prices: Prices) -> Self {
         self.lock_state().fold.prices = prices;
+        self
+    }
+
+    /// Adds to each step the [time](TraceEvent::time) at which it began and ended, as read from
+    /// `clock`. The clock is read for each event.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::env::SystemClock;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::{Agent, EventStreamExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let trace = agent.new_trace().with_clock(SystemClock);
+    /// agent.run("Hi").trace_to(&trace).for_each(|_| async {}).await;
+    /// let time = trace.last_event().unwrap().time.unwrap();
+    /// assert!(time.began_at_ms <= time.ended_at_ms);
+    /// # }
+    /// ```
+    pub fn with_clock(self, clock: impl Clock + 'static) -> Self {
+        self.lock_state().clock = Some(Arc::new(clock));
         self
     }
 
@@ -140,8 +166,8 @@ impl Trace {
                 // The previous run may have been dropped before it ended.
                 book.started_at = None;
             }
-            let elapsed = book.elapsed();
-            book.fold.observe(event, elapsed, &mut steps);
+            let now = book.now();
+            book.fold.observe(event, now, &mut steps);
             if event.outcome().is_some() {
                 book.started_at = None;
             }
@@ -170,12 +196,17 @@ impl Trace {
 }
 
 impl TraceState {
-    /// Returns the time that has elapsed since the run's first event. The clock is read only if the
-    /// run has a time budget.
-    fn elapsed(&mut self) -> Duration {
-        if self.fold.initial_budget.time_remaining_ms.is_none() {
-            return Duration::ZERO;
+    /// Returns the current moment of the run. The time since the run's first event is measured only
+    /// if the run has a time budget, or if the steps have times.
+    fn now(&mut self) -> Moment {
+        let is_measured = self.fold.initial_budget.time_remaining_ms.is_some();
+        let date = self.clock.as_ref().map(|clock| clock.now());
+        if !is_measured && date.is_none() {
+            return Moment::default();
         }
-        self.started_at.get_or_insert_with(Instant::now).elapsed()
+        let elapsed = self.started_at.get_or_insert_with(Instant::now).elapsed();
+        Moment { elapsed, date }
     }
 }
+
+impl_debug!(TraceState(it), steps = it.steps.len(), fold = it.fold);

@@ -1,13 +1,12 @@
 //! Folds events into steps without using shared state.
 
-use std::time::Duration;
-
 use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
 use crate::item::{
     History, Item, OpenCalls, RawJson, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
 use crate::tool::{Rationale, unwrapped_call};
 use crate::trace::remaining_budget::{RemainingBudget, UsedBudget};
+use crate::trace::step_time::Moment;
 use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
 use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
@@ -34,6 +33,10 @@ pub(super) struct TraceFold {
 /// The state for the current run. Most of this state is reset at the start of each run.
 #[derive(Debug, Default)]
 struct RunTrace {
+    /// The moment of the run's first event.
+    began: Option<Moment>,
+    /// The moment of the latest request.
+    turn_began: Option<Moment>,
     turn_number: u32,
     model: String,
     /// Whether a request has been announced but its turn is not complete yet.
@@ -56,6 +59,9 @@ struct OpenToolCall {
     call: ToolCall,
     turn_number: u32,
     model: String,
+    /// When the tool started or, before that, when the turn ended. `None` if the turn ended before
+    /// the trace started.
+    began: Option<Moment>,
 }
 
 #[derive(Debug)]
@@ -64,12 +70,14 @@ struct FinalText {
     stop_reason: String,
     turn_number: u32,
     model: String,
+    /// The moment of the request.
+    began: Option<Moment>,
 }
 
 impl TraceFold {
     /// Adds the open calls from a history.
     pub(super) fn resume_from(&mut self, history: &History) {
-        let open = |call| OpenToolCall { call, turn_number: 0, model: String::new() };
+        let open = |call| OpenToolCall { call, turn_number: 0, model: String::new(), began: None };
         self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
         for call_id in history.suspended_call_ids() {
             let nested = history.nested_history(call_id).cloned();
@@ -81,57 +89,64 @@ impl TraceFold {
         self.run.inputs.push(limit_depth(input));
     }
 
-    /// Processes the next event and appends the steps that it completes to `steps`. `elapsed` is
-    /// the time since the run's first event.
-    pub(super) fn observe(
-        &mut self,
-        event: &Event,
-        elapsed: Duration,
-        steps: &mut Vec<TraceEvent>,
-    ) {
+    /// Processes the next event, which occurs at the moment `now`, and appends the steps that it
+    /// completes to `steps`.
+    pub(super) fn observe(&mut self, event: &Event, now: Moment, steps: &mut Vec<TraceEvent>) {
+        match event {
+            Event::Appended { why: AppendReason::Input, .. } => self.reset_run(),
+            _ => {}
+        }
+        self.run.began.get_or_insert(now);
         match event {
             Event::TurnStarted { turn, model, .. } => {
-                self.emit_message_step(elapsed, steps);
+                self.emit_message_step(now, steps);
+                self.run.turn_began = Some(now);
                 self.run.turn_number = *turn;
                 self.run.model.clone_from(model);
                 self.run.is_turn_announced = true;
                 self.run.used_budget.requests += 1;
             }
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
-                self.emit_message_step(elapsed, steps);
-                self.observe_turn(turn);
+                self.emit_message_step(now, steps);
+                self.observe_turn(turn, now);
             }
             Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
                 self.run.used_budget.add(*usage, &self.run.model, &self.prices);
             }
             // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })
-            | Event::Tool(ToolEvent::Started { .. } | ToolEvent::Progress { .. })
+            | Event::Tool(ToolEvent::Progress { .. })
             | Event::Unknown => {}
+            Event::Tool(ToolEvent::Started { call_id, .. }) => {
+                if let Some(open) =
+                    self.run.open_calls.find_mut(|open| open.call.call_id == *call_id)
+                {
+                    open.began = Some(now);
+                }
+            }
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
                 self.run.suspended_histories.push((call_id.clone(), (**nested).clone()));
             }
-            Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(elapsed, steps),
+            Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(now, steps),
             Event::Tool(ToolEvent::Output(result)) => {
-                let step = self.result_step(result, elapsed);
+                let step = self.result_step(result, now);
                 steps.push(step);
             }
             Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.add_open_call(&call.to_tool_call());
+                self.add_open_call(&call.to_tool_call(), now);
             }
             Event::Tool(ToolEvent::Nested { call_id, event, .. })
-            | Event::Nested { call_id, event, .. } => self.observe_nested(call_id, event, steps),
-            Event::Appended { why, items, .. } => {
-                if *why == AppendReason::Input {
-                    self.reset_run();
-                }
+            | Event::Nested { call_id, event, .. } => {
+                self.observe_nested(call_id, event, now, steps);
+            }
+            Event::Appended { items, .. } => {
                 for result in items.iter().filter_map(Item::as_tool_result) {
-                    let step = self.result_step(result, elapsed);
+                    let step = self.result_step(result, now);
                     steps.push(step);
                 }
             }
             Event::Finished(outcome) => {
-                let step = self.stop_step(outcome, elapsed);
+                let step = self.stop_step(outcome, now);
                 steps.push(step);
                 // A later run may answer the pending calls.
                 let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
@@ -160,7 +175,7 @@ impl TraceFold {
         };
     }
 
-    fn observe_turn(&mut self, turn: &Turn) {
+    fn observe_turn(&mut self, turn: &Turn, now: Moment) {
         let run = &mut self.run;
         if !std::mem::take(&mut run.is_turn_announced) {
             // A hand-written loop does not announce its requests.
@@ -177,6 +192,7 @@ impl TraceFold {
                 stop_reason: turn.stop_reason().as_str().to_owned(),
                 turn_number: run.turn_number,
                 model,
+                began: run.turn_began.or(run.began),
             });
             return;
         }
@@ -184,36 +200,37 @@ impl TraceFold {
             call: call.clone(),
             turn_number: run.turn_number,
             model: model.clone(),
+            began: Some(now),
         };
         run.open_calls.extend(turn.tool_calls().map(open));
     }
 
     /// Emits the step for a turn that contains no calls, once it is known that the turn is not the
     /// run's last turn.
-    fn emit_message_step(&mut self, elapsed: Duration, steps: &mut Vec<TraceEvent>) {
-        let Some(FinalText { text, stop_reason: turn_stopped, turn_number: turn, model }) =
-            self.run.final_text.take()
-        else {
-            return;
-        };
+    fn emit_message_step(&mut self, now: Moment, steps: &mut Vec<TraceEvent>) {
+        let Some(message) = self.run.final_text.take() else { return };
+        let FinalText { text, stop_reason: turn_stopped, turn_number: turn, model, began } =
+            message;
         let action = TraceAction::Say { text, turn_stopped };
-        steps.push(self.new_step(turn, model, action, TraceResult::default(), elapsed));
+        let result = TraceResult::default();
+        steps.push(self.new_step(turn, model, action, result, (began, now)));
     }
 
     /// Adds a call for which an approval is requested, since the trace may not have processed the
     /// turn that contains this call.
-    fn add_open_call(&mut self, call: &ToolCall) {
+    fn add_open_call(&mut self, call: &ToolCall, now: Moment) {
         let open = &mut self.run.open_calls;
         if open.find_mut(|open| open.call.call_id == call.call_id).is_none() {
             open.extend([OpenToolCall {
                 call: call.clone(),
                 turn_number: 0,
                 model: String::new(),
+                began: Some(now),
             }]);
         }
     }
 
-    fn result_step(&mut self, result: &ToolResult, elapsed: Duration) -> TraceEvent {
+    fn result_step(&mut self, result: &ToolResult, now: Moment) -> TraceEvent {
         let run = &mut self.run;
         run.used_budget.tool_calls += u64::from(result.kind.has_executed());
         let (exit, error) = exit_of_result(result);
@@ -237,14 +254,14 @@ impl TraceFold {
         // A run that was dropped may have left an open call with the same id.
         let open =
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
-        let (turn, model, arguments) = match open {
-            Some(OpenToolCall { call, turn_number: turn, model }) => {
+        let (turn, model, began, arguments) = match open {
+            Some(OpenToolCall { call, turn_number: turn, model, began }) => {
                 // The tool may have been called from inside another call.
                 let inner = unwrapped_call(&call);
                 let called = if inner.name == result.name { &*inner } else { &call };
-                (turn, model, Some(called.arguments.clone()))
+                (turn, model, began, Some(called.arguments.clone()))
             }
-            None => (self.run.turn_number, self.run.model.clone(), None),
+            None => (self.run.turn_number, self.run.model.clone(), None, None),
         };
         let (why, args) = arguments.as_deref().map_or_else(Default::default, split_rationale);
         let action = TraceAction::Tool {
@@ -253,10 +270,16 @@ impl TraceFold {
             args,
             why,
         };
-        self.new_step(turn, model, action, trace_result, elapsed)
+        self.new_step(turn, model, action, trace_result, (began, now))
     }
 
-    fn observe_nested(&mut self, call_id: &str, event: &Event, steps: &mut Vec<TraceEvent>) {
+    fn observe_nested(
+        &mut self,
+        call_id: &str,
+        event: &Event,
+        now: Moment,
+        steps: &mut Vec<TraceEvent>,
+    ) {
         let children = &mut self.run.nested_folds;
         let found = children.iter().rposition(|(id, _)| id == call_id);
         let at = found.unwrap_or_else(|| {
@@ -274,11 +297,11 @@ impl TraceFold {
         });
         if let Some((_, child)) = children.get_mut(at) {
             // The trace does not know the budgets of a sub-agent.
-            child.observe(event, Duration::ZERO, steps);
+            child.observe(event, now, steps);
         }
     }
 
-    fn stop_step(&mut self, outcome: &Outcome, elapsed: Duration) -> TraceEvent {
+    fn stop_step(&mut self, outcome: &Outcome, now: Moment) -> TraceEvent {
         let mut result = TraceResult {
             normalized_error: outcome.error.as_ref().map(normalize_error),
             ..TraceResult::default()
@@ -321,7 +344,8 @@ impl TraceFold {
         let model = self.run.final_text.take().map_or(model, |trace_result| trace_result.model);
         let text = to_single_line(&outcome.text);
         let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
-        self.new_step(turn, model, action, result, elapsed)
+        let began = self.run.began;
+        self.new_step(turn, model, action, result, (began, now))
     }
 
     fn new_step(
@@ -330,7 +354,7 @@ impl TraceFold {
         model: String,
         action: TraceAction,
         result: TraceResult,
-        elapsed: Duration,
+        (began, ended): (Option<Moment>, Moment),
     ) -> TraceEvent {
         self.last_step_number += 1;
         TraceEvent {
@@ -341,7 +365,8 @@ impl TraceFold {
             inputs: std::mem::take(&mut self.run.inputs),
             action,
             result,
-            budgets: self.initial_budget.after_use(&self.run.used_budget, elapsed),
+            time: began.unwrap_or(ended).until(ended),
+            budgets: self.initial_budget.after_use(&self.run.used_budget, ended.elapsed),
         }
     }
 }

@@ -2,13 +2,14 @@
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::context::{Summarizer, Window};
+use turnstream::env::Clock;
 use turnstream::event::{EndReason, RewriteReason, ToolEvent};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -195,7 +196,9 @@ fn assert_tool_exit(kind: ResultKind, exit: ToolExit, failure: Option<FailureKin
 #[test]
 fn every_result_kind_maps_to_one_of_four_exits() {
     use ResultKind as Kind;
-    assert_tool_exit(Kind::Ok, ToolExit::Success, None);
+    for kind in [Kind::Ok, Kind::AlreadyExists] {
+        assert_tool_exit(kind, ToolExit::Success, None);
+    }
     assert_tool_exit(Kind::Error, ToolExit::Failure, Some(FailureKind::Runtime));
     assert_tool_exit(Kind::Panic, ToolExit::Failure, Some(FailureKind::Runtime));
     assert_tool_exit(Kind::Timeout, ToolExit::Timeout, Some(FailureKind::Timeout));
@@ -656,4 +659,69 @@ async fn a_long_error_is_shortened_to_240_characters() {
     let (_, steps) = run_with_trace(&agent).await;
     let error = steps[0].result.normalized_error.as_ref().unwrap();
     assert_eq!(error.summary, format!("{}…", "é".repeat(240)));
+}
+
+/// A clock that shows the time since its creation, as the runtime measures it, after a fixed date.
+struct RuntimeClock(tokio::time::Instant);
+
+impl Clock for RuntimeClock {
+    fn now(&self) -> SystemTime {
+        SystemTime::UNIX_EPOCH + Duration::from_secs(1_000) + self.0.elapsed()
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_step_has_the_times_of_its_own_work() {
+    let slow = |name: &str, secs| {
+        Tool::raw(spec(name), move |_, _| async move {
+            tokio::time::sleep(Duration::from_secs(secs)).await;
+            "done"
+        })
+        .unwrap()
+    };
+    let wait = Duration::from_secs(1);
+    let child = Agent::new(Scripted::new([Reply::text("Child.").delay(wait)]));
+    let calls = Reply::new()
+        .delay(wait)
+        .call("slow", json!({}))
+        .call("slower", json!({}))
+        .call("waits", json!({}))
+        .call("child", json!({ "prompt": "go" }));
+    let agent = Agent::new(Scripted::new([calls, Reply::text("Done.").delay(wait)])).with_tools([
+        slow("slow", 2),
+        slow("slower", 5),
+        slow("waits", 1).requires_approval(),
+        child.as_tool("child", "Helps").unwrap(),
+    ]);
+    let trace = agent.new_trace().with_clock(RuntimeClock(tokio::time::Instant::now()));
+    tokio::time::advance(Duration::from_secs(7)).await;
+    let events = agent.run("go").trace_to(&trace);
+    let events: Vec<_> = events.collect().await;
+    assert!(matches!(events.last(), Some(Ok(Event::Finished(_)))), "{events:?}");
+    let times: Vec<_> = trace
+        .events()
+        .iter()
+        .map(|step| {
+            let time = step.time.unwrap();
+            assert_eq!(time.ended_at_ms - time.began_at_ms, time.duration_ms);
+            (step_summaries(std::slice::from_ref(step))[0].clone(), time)
+        })
+        .map(|(step, time)| format!("{step}: {} + {}", time.began_at_ms / 1000, time.duration_ms))
+        .collect();
+    // The first request is sent in second 1007, and the calls start a second later.
+    let expected = [
+        "stop completed: 1008 + 1000",
+        "child success: 1008 + 1000",
+        "slow success: 1008 + 2000",
+        "slower success: 1008 + 5000",
+        "stop pending: 1007 + 6000",
+    ];
+    assert_eq!(times, expected);
+}
+
+#[tokio::test]
+async fn a_trace_without_a_clock_has_no_times() {
+    let steps = trace_steps(act_agent([act_call(json!({})), Reply::text("Done.")])).await;
+    assert!(steps.iter().all(|step| step.time.is_none()));
+    assert!(!steps[0].to_string().contains("time"));
 }
