@@ -15,8 +15,8 @@ pub struct StepTime {
     pub began_at_ms: u64,
     /// When the step ended, by the trace's clock.
     pub ended_at_ms: u64,
-    /// How long the step took, in milliseconds, by the clock of the tokio runtime. This clock is not
-    /// affected if the date and time are set.
+    /// How long the step took, in milliseconds, by the clock of the tokio runtime. Setting the date
+    /// does not affect this clock.
     pub duration_ms: u64,
 }
 

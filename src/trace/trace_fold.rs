@@ -92,9 +92,8 @@ impl TraceFold {
     /// Processes the next event, which occurs at the moment `now`, and appends the steps that it
     /// completes to `steps`.
     pub(super) fn observe(&mut self, event: &Event, now: Moment, steps: &mut Vec<TraceEvent>) {
-        match event {
-            Event::Appended { why: AppendReason::Input, .. } => self.reset_run(),
-            _ => {}
+        if let Event::Appended { why: AppendReason::Input, .. } = event {
+            self.reset_run();
         }
         self.run.began.get_or_insert(now);
         match event {
