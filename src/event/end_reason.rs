@@ -143,13 +143,16 @@ impl EndReason {
     /// Returns whether a run with this end reason ended before the model finished its work.
     pub fn is_partial(self) -> bool {
         match self {
-            Self::Completed | Self::Refused | Self::Filtered | Self::Blocked | Self::Unproven => {
-                false
-            }
+            // Stop hooks are called only once the model has stopped on its own.
+            Self::Completed
+            | Self::Refused
+            | Self::Filtered
+            | Self::StopHookPrevented
+            | Self::Blocked
+            | Self::Unproven => false,
             Self::MaxTurns
             | Self::Interrupted(_)
             | Self::Stopped
-            | Self::StopHookPrevented
             | Self::ContextWindow
             | Self::Truncated
             | Self::Malformed

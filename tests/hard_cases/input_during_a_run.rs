@@ -188,7 +188,7 @@ mod stop_hooks {
             .run()
             .await;
         finished.check_outcome(EndReason::StopHookPrevented, 1);
-        assert!(finished.outcome.partial && finished.outcome.error.is_none());
+        assert!(!finished.outcome.partial && finished.outcome.error.is_none());
         let (block, _) = blocking_stop_hook(1);
         let world = AgentFixture::new(["done".into(), "again".into()])
             .map_agent(|agent| agent.with_hook(prevent()).with_hook(block));
