@@ -68,6 +68,9 @@ pub struct Outcome {
     /// run's last change, and no failed check remains. The field can be set even if the agent does
     /// not [require evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
+    /// What has not been proven at the end of a run that did not complete, if the agent [requires
+    /// evidence](crate::Agent::with_evidence): a failed check, or a change that no check followed.
+    pub unproven: Option<String>,
     /// The exhausted budget, if any. This field is always set if the end reason is
     /// [`EndReason::Budget`] or if a token target was abandoned.
     pub budget: Option<BudgetExceeded>,
@@ -86,12 +89,13 @@ impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
         let Self { error, pending, undelivered, evidence, budget, why, .. } = self;
-        let Self { proof, unknown_stop_reason, nested_cost, history: _, .. } = self;
+        let Self { proof, unproven, unknown_stop_reason, nested_cost, history: _, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
+            && *unproven == other.unproven
             && (unknown_stop_reason, nested_cost)
                 == (&other.unknown_stop_reason, &other.nested_cost)
     }
@@ -316,6 +320,8 @@ struct OutcomeRepr {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    unproven: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetExceeded>,
 }
 
@@ -343,6 +349,7 @@ impl From<OutcomeRepr> for Outcome {
             undelivered: wire.undelivered,
             evidence: wire.evidence,
             proof: wire.proof,
+            unproven: wire.unproven,
             budget: wire.budget,
         }
     }
@@ -372,6 +379,7 @@ impl From<Outcome> for OutcomeRepr {
             undelivered: outcome.undelivered,
             evidence: outcome.evidence,
             proof: outcome.proof,
+            unproven: outcome.unproven,
             budget: outcome.budget,
         }
     }

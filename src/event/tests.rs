@@ -28,6 +28,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         undelivered: Vec::new(),
         evidence: Vec::new(),
         proof: None,
+        unproven: None,
         budget: None,
         nested_usage: Usage::default(),
         cost: None,

@@ -416,6 +416,7 @@ impl RunFold {
             undelivered,
             evidence: self.evidence.iter().cloned().chain(held).collect(),
             proof: None,
+            unproven: None,
             budget,
         }
     }

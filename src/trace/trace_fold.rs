@@ -334,7 +334,10 @@ impl TraceFold {
             | EndReason::Incomplete
             | EndReason::ProviderError
             | EndReason::HookError
-            | EndReason::Other => result.why.clone_from(&outcome.why),
+            | EndReason::Other => {
+                result.why.clone_from(&outcome.why);
+                result.missing.clone_from(&outcome.unproven);
+            }
         }
         // Only the outcome contains the usage of an interrupted attempt.
         self.run.used_budget.usage = outcome.usage;

@@ -71,6 +71,40 @@ fn assert_outcome(outcome: &Outcome, reason: EndReason, turns: u32, why: Option<
     let found = (outcome.reason, outcome.turns, outcome.why.as_deref());
     assert_eq!(found, (reason, turns, why));
     assert_eq!(outcome.proof.is_some(), reason == EndReason::Completed);
+    assert!(outcome.unproven.is_none() || reason != EndReason::Completed);
+}
+
+#[tokio::test]
+async fn the_outcome_names_what_is_unproven_at_every_end() {
+    let limits = limits_with_max_turns(2);
+    let ends = |replies: Vec<Reply>| {
+        let agent = evidence_agent(replies).0.with_limits(limits);
+        async move { agent.run("go").outcome().await }
+    };
+    let outcome = ends(vec![check_call("test", 0), edit_call()]).await;
+    assert_outcome(&outcome, EndReason::MaxTurns, 2, None);
+    assert_eq!(outcome.unproven.as_deref(), Some(UNCHECKED_CHANGE_MESSAGE));
+    let json = serde_json::to_value(&outcome).unwrap();
+    assert_eq!(json["unproven"], UNCHECKED_CHANGE_MESSAGE);
+    assert_eq!(serde_json::from_value::<Outcome>(json).unwrap().unproven, outcome.unproven);
+
+    let proven = ends(vec![edit_call(), check_call("test", 0)]).await;
+    assert_eq!((proven.reason, proven.unproven), (EndReason::MaxTurns, None));
+
+    // The result of the interrupted call arrives with the end.
+    let mut run = evidence_agent([edit_call(), "Unused.".into()]).0.run("go");
+    while let Some(event) = run.next().await {
+        if event.unwrap().tool_output().is_some() {
+            run.handle().interrupt();
+        }
+    }
+    let outcome = run.outcome().await;
+    assert!(matches!(outcome.reason, EndReason::Interrupted(_)));
+    assert_eq!(outcome.unproven.as_deref(), Some(UNCHECKED_CHANGE_MESSAGE));
+
+    let agent = Agent::new(Scripted::new([edit_call()])).with_tools(edit_and_check_tools());
+    let outcome = agent.with_limits(limits_with_max_turns(1)).run("go").outcome().await;
+    assert_eq!(outcome.unproven, None, "the agent does not require evidence");
 }
 
 /// The user messages that the agent injected, without the input.

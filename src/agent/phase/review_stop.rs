@@ -172,6 +172,14 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
     (nudged, review)
 }
 
+/// Returns what has not been proven, if the agent requires evidence.
+pub(in crate::agent) fn unproven_reason(run: &RunShared, state: &State) -> Option<String> {
+    match run.hooks().judge_evidence(state).ok()?? {
+        EvidenceVerdict::Unproven(reason) => Some(reason.to_string()),
+        EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged => None,
+    }
+}
+
 /// Returns the check that proves the model's claim in a completed run, if any.
 pub(in crate::agent) fn completion_evidence(
     run: &RunShared,

@@ -10,7 +10,7 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::evidence::EvidenceLog;
 use crate::agent::phase::deliver_input::apply_final_tombstones;
-use crate::agent::phase::review_stop::completion_evidence;
+use crate::agent::phase::review_stop::{completion_evidence, unproven_reason};
 use crate::agent::run::checked_input::{check_input, must_be_checked};
 use crate::agent::run::deadline::{DeadlineEvent, RunDeadline};
 use crate::agent::run::handle::forward_handle_methods;
@@ -21,7 +21,7 @@ use crate::agent::settings::AgentSettings;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{History, ToolResult};
+use crate::item::{History, Item, ToolResult};
 use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
@@ -599,7 +599,14 @@ fn complete_outcome(
     outcome: &mut Outcome,
     interrupt_reason: Option<&str>,
 ) {
-    let state = state.get().update(|it| it.history = outcome.history.clone());
+    let mut state = state.get();
+    // The results of an iteration that the end has cut short.
+    let late = outcome.history.iter().skip(state.history.len()).filter_map(Item::as_tool_result);
+    let late: Vec<ToolResult> = late.cloned().collect();
+    state = state.update(|it| {
+        it.history = outcome.history.clone();
+        it.evidence.log.record_batch(&late);
+    });
     outcome.cost = shared.charge_final_usage();
     // The message may be outdated, since steered input may have caused the run to continue after a
     // hook set the message.
@@ -607,10 +614,10 @@ fn complete_outcome(
         outcome.reason,
         EndReason::StopHookPrevented | EndReason::Blocked | EndReason::Unproven
     );
-    outcome.proof = match outcome.reason {
-        EndReason::Completed => completion_evidence(shared, &state),
-        _ => None,
-    };
+    match outcome.reason {
+        EndReason::Completed => outcome.proof = completion_evidence(shared, &state),
+        _ => outcome.unproven = unproven_reason(shared, &state),
+    }
     outcome.why = match ended_by_hook {
         true => state.end.message.clone(),
         false => interrupt_reason.map(str::to_owned),
