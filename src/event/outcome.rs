@@ -68,8 +68,9 @@ pub struct Outcome {
     /// run's last change, and no failed check remains. The field can be set even if the agent does
     /// not [require evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// What has not been proven at the end of a run that did not complete, if the agent [requires
-    /// evidence](crate::Agent::with_evidence): a failed check, or a change that no check followed.
+    /// The reason why the work of a run that did not complete is not proven: a failed check, or a
+    /// change that no check followed. Set only if the agent [requires
+    /// evidence](crate::Agent::with_evidence).
     pub unproven: Option<String>,
     /// The exhausted budget, if any. This field is always set if the end reason is
     /// [`EndReason::Budget`] or if a token target was abandoned.
