@@ -134,8 +134,8 @@ pub struct TraceResult {
     /// The evidence that the run succeeded, taken from its [`proof`](crate::Outcome::proof).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verification_evidence: Option<Evidence>,
-    /// The reason why the run did not succeed: the requirement that a stop hook reported as missing,
-    /// the calls that are still pending, or what is still [unproven](crate::Outcome::unproven).
+    /// The reason why the run did not succeed: the requirement that a stop hook reported as
+    /// missing, the calls that are still pending, or what is [unproven](crate::Outcome::unproven).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub missing: Option<String>,
     /// The reason that a stop hook gave for ending the run, unless `missing` already contains it.
