@@ -74,6 +74,12 @@ pub struct Limits {
     /// Iterations are counted in the same way as for `nudge_after_repeats`. With the default
     /// settings, `max_turns` is lower, and is therefore reached first.
     pub end_after_repeats: u32,
+    /// The number of consecutive failed fixes after which the run ends with the reason
+    /// [`Repeating`](crate::event::EndReason::Repeating). The default is 0, which disables this
+    /// limit. A fix is a change that a tool [records](crate::tool::ToolContext::record_change). It
+    /// has failed if the next recorded [check](crate::item::Evidence) does not pass. Several changes
+    /// before a check count as one fix, and a check that passes resets the count.
+    pub end_after_failed_fixes: u32,
     /// The maximum total size, in bytes, of the text, reasoning and arguments in a turn. The
     /// default is 64 MiB; `usize::MAX` disables the limit. A larger turn is cut off: the run ends
     /// with an error of the kind [`TooLarge`](crate::ErrorKind::TooLarge), and the run's history
@@ -125,6 +131,7 @@ impl Default for Limits {
             forced_tool_turns: 1,
             nudge_after_repeats: 4,
             end_after_repeats: 24,
+            end_after_failed_fixes: 0,
             max_turn_bytes: TurnBuilder::DEFAULT_MAX_BYTES,
             max_depth: 8,
             hook_timeout: None,

@@ -33,7 +33,9 @@ pub enum EndReason {
     /// The model's replies could not be used.
     Malformed,
     /// The model kept making the same calls, which returned the same results; see
-    /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats).
+    /// [`Limits::end_after_repeats`](crate::agent::Limits::end_after_repeats). Or too many fixes in
+    /// a row have failed; see
+    /// [`Limits::end_after_failed_fixes`](crate::agent::Limits::end_after_failed_fixes).
     Repeating,
     /// A budget of the run was exhausted.
     Budget,

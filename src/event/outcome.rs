@@ -20,9 +20,10 @@ use crate::usage::Usage;
 pub struct Outcome {
     /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message from the stop hook or the evidence policy that ended the run, or the [reason for
-    /// the interrupt](crate::RunHandle::interrupt_with_reason), if any. The message states why the
-    /// run was stopped, what is missing, or what has not been proven.
+    /// The message from the stop hook or the evidence policy that ended the run, the [reason for
+    /// the interrupt](crate::RunHandle::interrupt_with_reason), or the number of
+    /// [fixes that have failed](crate::agent::Limits::end_after_failed_fixes), if any. The message
+    /// states why the run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
     /// Whether the run ended before the model finished its work, or may have: the last turn of a
     /// `completed` run ended for an [unknown reason](Self::unknown_stop_reason).
@@ -221,6 +222,7 @@ impl Outcome {
             EndReason::Refused => "the model refused",
             EndReason::Filtered => "a content filter cut it off",
             EndReason::Malformed => "the model's replies could not be used",
+            EndReason::Repeating if self.why.is_some() => "it made no progress",
             EndReason::Repeating => "it kept repeating the same calls",
             EndReason::Budget => "its budget was spent",
             EndReason::Incomplete => "a reply broke off",

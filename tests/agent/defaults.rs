@@ -217,6 +217,13 @@ async fn the_guide_lists_the_actual_default_values() {
         ),
         ("repeated turns before the model gets a message", limits.nudge_after_repeats.to_string()),
         ("repeated turns before the run ends", limits.end_after_repeats.to_string()),
+        (
+            "consecutive failed fixes before the run ends",
+            match limits.end_after_failed_fixes {
+                0 => "unlimited".to_owned(),
+                limited => limited.to_string(),
+            },
+        ),
         ("concurrent calls per turn", max_concurrent_calls().await.to_string()),
         ("levels of nested sub-agents", limits.max_depth.to_string()),
         ("size of a turn's text, reasoning and arguments", format_bytes(limits.max_turn_bytes)),

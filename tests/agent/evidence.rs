@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::json;
 use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, StopDecision};
-use turnstream::agent::{Budget, Target};
+use turnstream::agent::{Budget, Limits, Target};
 use turnstream::context::{Compaction, Truncator, compactor_fn};
 use turnstream::env::CountingIds;
 use turnstream::event::{EndReason, Transition};
@@ -739,4 +739,29 @@ async fn an_interrupted_call_of_a_sub_agent_counts_as_a_possible_change() {
     assert_eq!(agent(harmless).run("go").outcome().await.reason, EndReason::Completed);
     let outcome = agent(RequireEvidence::new()).run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Unproven);
+}
+
+#[tokio::test]
+async fn a_run_ends_after_too_many_failed_fixes_in_a_row() {
+    let run = |replies: Vec<Reply>, max| {
+        let limits = Limits { end_after_failed_fixes: max, ..Limits::default() };
+        let model = Scripted::new(replies);
+        let agent = Agent::new(model).with_tools(edit_and_check_tools()).with_limits(limits);
+        async move { agent.run("go").outcome().await }
+    };
+    let failed = || [edit_call(), check_call("test", 1)];
+    let two_of_two = failed().into_iter().chain(failed()).chain(["Unused.".into()]);
+    let outcome = run(two_of_two.collect(), 2).await;
+    assert_eq!((outcome.reason, outcome.turns, outcome.partial), (EndReason::Repeating, 4, true));
+    assert_eq!(outcome.why.as_deref(), Some("a check still fails after 2 fixes"));
+
+    // Checks that pass, and checks that follow no change, do not count.
+    let passes = [check_call("test", 0)];
+    let again = [check_call("test", 1), check_call("test", 1)];
+    let replies = failed().into_iter().chain(passes).chain(failed()).chain(again);
+    let outcome = run(replies.chain(["Done.".into()]).collect(), 2).await;
+    assert_eq!((outcome.reason, outcome.why), (EndReason::Completed, None));
+
+    let many = (0..5).flat_map(|_| failed()).chain(["Done.".into()]).collect();
+    assert_eq!(run(many, 0).await.reason, EndReason::Completed);
 }

@@ -79,6 +79,7 @@ const NUDGE_ONLY_LIMITS: Limits = Limits {
     max_turn_retries: 1,
     nudge_after_repeats: 4,
     end_after_repeats: 24,
+    end_after_failed_fixes: 0,
     max_turn_bytes: 1 << 20,
     max_depth: 8,
     hook_timeout: None,

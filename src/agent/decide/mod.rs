@@ -171,6 +171,8 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let times = state.streaks.repeats.count();
     let repeated = |every: u32| times > 0 && times.is_multiple_of(every);
     let in_vain = limits.end_after_repeats > 0 && times >= limits.end_after_repeats;
+    let max_fixes = limits.end_after_failed_fixes;
+    let has_failed = max_fixes > 0 && state.evidence.log.failed_fixes() >= max_fixes;
     let next = match pending {
         true => NextAction::Finish(EndReason::Pending),
         false if facts.call_limit_exceeded.is_some() => {
@@ -179,7 +181,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
         false if state.streaks.malformed_replies > limits.max_corrections => {
             NextAction::Finish(EndReason::Malformed)
         }
-        false if in_vain => NextAction::Finish(EndReason::Repeating),
+        false if in_vain || has_failed => NextAction::Finish(EndReason::Repeating),
         false if repeated(limits.nudge_after_repeats) => NextAction::SendMessage {
             transition: Transition::NextTurn,
             append_reason: AppendReason::Nudge,

@@ -592,6 +592,14 @@ fn interrupt_notice(shared: &RunShared, end: &mut PendingEnd) -> Option<Event> {
     Some(event)
 }
 
+/// Returns the reason for the end of a run in which too many fixes in a row have failed.
+fn failed_fixes_reason(shared: &RunShared, state: &State) -> Option<String> {
+    let (fixes, max) =
+        (state.evidence.log.failed_fixes(), shared.settings.limits.limits.end_after_failed_fixes);
+    let noun = if fixes == 1 { "fix" } else { "fixes" };
+    (max > 0 && fixes >= max).then(|| format!("a check still fails after {fixes} {noun}"))
+}
+
 /// Adds to the outcome what the journal does not know, and reports the outcome to hooks.
 fn complete_outcome(
     shared: &RunShared,
@@ -620,6 +628,7 @@ fn complete_outcome(
     }
     outcome.why = match ended_by_hook {
         true => state.end.message.clone(),
+        false if outcome.reason == EndReason::Repeating => failed_fixes_reason(shared, &state),
         false => interrupt_reason.map(str::to_owned),
     };
     shared.hooks().on_finished(&state, outcome);

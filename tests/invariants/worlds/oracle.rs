@@ -17,6 +17,7 @@ pub(crate) const SHORT_LIMITS: Limits = Limits {
     max_turn_retries: 0,
     nudge_after_repeats: 2,
     end_after_repeats: 3,
+    end_after_failed_fixes: 0,
     max_depth: 8,
     max_turn_bytes: 64 << 20,
     hook_timeout: None,
