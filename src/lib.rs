@@ -190,6 +190,7 @@ pub mod request;
 pub mod session;
 mod small_map;
 pub mod sse;
+mod store_thread;
 pub mod stream;
 pub mod task;
 pub mod tool;

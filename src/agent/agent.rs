@@ -319,6 +319,12 @@ impl Agent {
     ///   [`Appended`](crate::Event::Appended) event with the reason
     ///   [`Hook`](crate::event::AppendReason::Hook). The message lists new tools, tools that are no
     ///   longer available, tools whose descriptions have changed, and tools that were left out.
+    /// - **A [catalog](crate::tool::ToolList::catalog)** is reported to the model in the same way:
+    ///   first with all names and descriptions, then with each change, in a message at the end of
+    ///   the conversation. The messages in the history determine what the model knows. A later run
+    ///   of the same session therefore reports only changes, and a list that a compaction has
+    ///   removed is sent again. If a message would have more than 100 entries or 32 KiB of text, it
+    ///   only says that there are too many entries to list.
     /// - **A later listing that fails** does not change the tool list. If several consecutive
     ///   listings of a source fail, only the first failure is reported to the model and to the
     ///   hooks' [`on_failure`](crate::agent::hook::Hook::on_failure) methods. If the name of a new

@@ -67,6 +67,8 @@ mod suspension;
 
 mod run;
 mod search;
+#[cfg(feature = "skills")]
+mod skills;
 mod tool_policy;
 mod tool_source;
 mod toolkit;
@@ -88,12 +90,14 @@ pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
 pub use search::ToolSearch;
 pub use settings::DEFAULT_TIMEOUT;
+#[cfg(feature = "skills")]
+pub use skills::{Skill, Skills};
 pub use suspension::Suspension;
 pub use tool::Tool;
 pub(crate) use tool::validate_spec;
 pub use tool_policy::{Permission, PermissionDecision, ToolPolicy, Verdict};
 pub(crate) use tool_record::ToolRecord;
-pub use tool_source::{ToolList, ToolSource};
+pub use tool_source::{CatalogEntry, ToolList, ToolSource};
 pub use toolkit::Toolkit;
 pub(crate) use unwrap_call::{InnerToolNames, unwrapped_call};
 

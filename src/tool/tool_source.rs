@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
 use crate::tool::Tool;
@@ -89,13 +90,33 @@ pub struct ToolList {
     /// Messages that tell the model why tools were omitted, with one message for each omitted tool.
     /// As long as a message stays in the list, the model receives it only once.
     pub notes: Vec<String>,
+    /// The names and descriptions of things that the tools work with, such as documents that a tool
+    /// loads by name.
+    ///
+    /// The model receives the catalog in a message at the end of the conversation, and later
+    /// changes in further messages, so a changed catalog does not change the beginning of the next
+    /// request. A catalog of more than 100 entries or 32 KiB is not listed: the message tells the
+    /// model to search. [`Agent::with_tool_source`](crate::Agent::with_tool_source) has the
+    /// details.
+    pub catalog: Vec<CatalogEntry>,
 }
 
 impl ToolList {
-    /// Creates a tool list without notes, for a source that has not omitted any tools.
+    /// Creates a tool list without notes and without a catalog, for a source that has not omitted
+    /// any tools.
     pub fn new(tools: impl IntoIterator<Item = Tool>) -> Self {
-        Self { tools: tools.into_iter().collect(), notes: Vec::new() }
+        Self { tools: tools.into_iter().collect(), ..Self::default() }
     }
+}
+
+/// An entry of a tool list's [catalog](ToolList::catalog): something that the tools work with.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CatalogEntry {
+    /// The name by which the model refers to the entry. Each name in a catalog must be unique.
+    pub name: String,
+    /// A description from which the model can tell when it needs the entry. The model receives the
+    /// description on one line.
+    pub description: String,
 }
 
 impl From<Vec<Tool>> for ToolList {

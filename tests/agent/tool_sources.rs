@@ -221,7 +221,7 @@ async fn tools_omitted_from_the_first_list_are_reported_once() {
     let note = "`x.y`: the name has a dot";
     let list = move |_| {
         let tools = vec![constant_tool("a", "fine")];
-        Ok(ToolList { tools, notes: vec![note.to_owned()] })
+        Ok(ToolList { notes: vec![note.to_owned()], ..ToolList::new(tools) })
     };
     let model = Scripted::from_fn(|_, _| Reply::text("done"));
     let agent = source_agent(&model, &TestSource::new("s", list));
@@ -236,7 +236,7 @@ async fn a_note_of_a_later_list_is_reported_once() {
     let model = model_calling(&["a", "a", "a"]);
     let source = TestSource::new("s", |n| {
         let notes = if n == 0 { Vec::new() } else { vec!["`b`: it is broken".to_owned()] };
-        Ok(ToolList { tools: vec![constant_tool("a", "fine")], notes })
+        Ok(ToolList { notes, ..ToolList::new([constant_tool("a", "fine")]) })
     });
     let events = run_events(&source_agent(&model, &source)).await;
     assert_eq!(notices(&events), ["The tools of `s` have changed. Left out: `b`: it is broken."]);
@@ -838,7 +838,7 @@ fn random_source(name: &'static str, prefix: char, dice: &Arc<Dice>) -> TestSour
             tools.push(if dice.one_in(3) { tool.exclusive() } else { tool });
         }
         let notes = (0..dice.roll(2)).map(|n| format!("note {n}")).collect();
-        Ok(ToolList { tools, notes })
+        Ok(ToolList { notes, ..ToolList::new(tools) })
     })
 }
 

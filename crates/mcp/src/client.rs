@@ -443,7 +443,8 @@ impl ToolSource for Client {
         let client = self.clone();
         async move {
             let BuiltTools { tools, left_out, .. } = client.list().await?;
-            Ok(ToolList { tools: tools.to_vec(), notes: left_out.to_vec() })
+            let notes = left_out.to_vec();
+            Ok(ToolList { notes, ..ToolList::new(tools.to_vec()) })
         }
         .boxed()
     }

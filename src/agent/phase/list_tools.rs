@@ -4,6 +4,7 @@ use futures::future::join_all;
 
 use crate::agent::State;
 use crate::agent::run::run_shared::RunShared;
+use crate::agent::sources::catalog_notice::catalog_notice;
 use crate::agent::sources::tool_listing::{SourceTools, ToolListing, name_error};
 use crate::agent::sources::tool_notice::tool_notice;
 use crate::error::Error;
@@ -54,11 +55,22 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     // An earlier run with this history may already have reported which tools are left out.
     let notice = tool_notice(names, before, &now)
         .filter(|notice| before.is_some() || !has_said(&state.history, notice));
+    let pending = run.control().tools.listed.pending_notices();
+    let catalogs = names.iter().zip(&now).filter_map(|(name, source)| {
+        catalog_notice(name, &source.catalog, &state.history, &pending)
+    });
+    let notices = notice.into_iter().chain(catalogs).collect();
     let iteration = run.effects.iteration();
-    run.control().tools.listed.replace(&tools.toolkit, now, iteration, notice);
+    run.control().tools.listed.replace(&tools.toolkit, now, iteration, notices);
 }
 
+/// Returns whether a message in the history consists of the notice, or starts with it and reports
+/// catalogs after it.
 fn has_said(history: &History, notice: &str) -> bool {
+    let is_rest = |rest: &str| rest.is_empty() || rest.starts_with('\n');
     let mut prompts = history.newest_first().filter_map(|item| item.as_user());
-    prompts.any(|content| matches!(content, Content::Text(text) if text == notice))
+    prompts.any(|content| match content {
+        Content::Text(text) => text.strip_prefix(notice).is_some_and(is_rest),
+        Content::Parts(_) => false,
+    })
 }

@@ -8,15 +8,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::lock::lock_ignoring_poison;
-use crate::tool::{Tool, ToolList, ToolRecord, Toolkit};
+use crate::tool::{CatalogEntry, Tool, ToolList, ToolRecord, Toolkit};
 
-/// The tools that one source provides to a run.
+/// The tools and the catalog that one source provides to a run.
 #[derive(Clone, Debug, Default)]
 pub(in crate::agent) struct SourceTools {
     /// The tools in the source's last list, except those that are left out.
     pub(in crate::agent) tools: Vec<Tool>,
     /// The names of the tools that are left out, and the reasons for leaving them out.
     pub(in crate::agent) notes: Vec<String>,
+    /// The catalog in the source's last list.
+    pub(in crate::agent) catalog: Vec<CatalogEntry>,
     /// The error from the last listing, if it failed. After a failed listing, `tools` still
     /// contains the tools from the previous list.
     pub(in crate::agent) failure: Option<Error>,
@@ -46,6 +48,8 @@ pub(in crate::agent) struct SourceListing {
     pub(in crate::agent) tools: Vec<ToolRecord>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(in crate::agent) notes: Vec<String>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(in crate::agent) catalog: Vec<CatalogEntry>,
     /// The error, if the source could not be listed. After an error, the source's tools do not
     /// change.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -89,13 +93,14 @@ impl ToolListing {
             return live;
         }
         let mut sources = before.to_vec();
-        for SourceListing { source, tools, notes, failure } in self.changed {
+        for SourceListing { source, tools, notes, catalog, failure } in self.changed {
             let Some(changed) = sources.get_mut(source) else { continue };
             match failure {
                 Some(_) => changed.failure = failure,
                 None => {
                     let tools = tools.into_iter().map(|record| late_bound(source, record));
-                    *changed = SourceTools { tools: tools.collect(), notes, failure: None };
+                    let tools = tools.collect();
+                    *changed = SourceTools { tools, notes, catalog, failure: None };
                 }
             }
         }
@@ -105,10 +110,12 @@ impl ToolListing {
 
 impl SourceTools {
     /// Returns whether two states of a source count as equal: both listings succeeded or both
-    /// failed, the same tools are left out, and the tools have the same descriptions.
+    /// failed, the same tools are left out, the tools have the same descriptions, and the catalogs
+    /// are equal.
     fn is_recorded_like(&self, other: &Self) -> bool {
         self.failure.is_some() == other.failure.is_some()
             && self.notes == other.notes
+            && self.catalog == other.catalog
             && self.tools.len() == other.tools.len()
             && self.tools.iter().zip(&other.tools).all(|(a, b)| a.is_described_like(b))
     }
@@ -123,6 +130,7 @@ impl SourceTools {
                 source,
                 tools: self.tools.iter().map(ToolRecord::from).collect(),
                 notes: self.notes.clone(),
+                catalog: self.catalog.clone(),
                 failure: None,
             },
         }
@@ -144,7 +152,7 @@ fn first_lists(
     let mut sources = Vec::with_capacity(listed.len());
     for (source, listed) in listed.into_iter().enumerate() {
         let listed = listed.map_err(|error| name_error(&names[source], error));
-        let ToolList { tools, notes } = listed?;
+        let ToolList { tools, notes, catalog } = listed?;
         for tool in &tools {
             if let Some(owner) = owners.claim(own, tool.name(), source) {
                 let message = format!(
@@ -157,7 +165,7 @@ fn first_lists(
                 return Err(error.with_parameter("tools"));
             }
         }
-        sources.push(SourceTools { tools, notes, failure: None });
+        sources.push(SourceTools { tools, notes, catalog, failure: None });
     }
     Ok(sources)
 }
@@ -199,7 +207,7 @@ fn admit_tools(
     source: usize,
     list: ToolList,
 ) -> SourceTools {
-    let ToolList { tools: listed, mut notes } = list;
+    let ToolList { tools: listed, mut notes, catalog } = list;
     let mut tools: Vec<Tool> = Vec::with_capacity(listed.len());
     for tool in listed {
         let name = tool.name();
@@ -213,7 +221,7 @@ fn admit_tools(
         };
         notes.push(format!("`{name}`: another tool of {} has this name", owner.describe(names)));
     }
-    SourceTools { tools, notes, failure: None }
+    SourceTools { tools, notes, catalog, failure: None }
 }
 
 /// The owner of a tool name.
@@ -293,6 +301,11 @@ impl ListedTools {
         listed.current.as_ref().map(|_| listed.iteration)
     }
 
+    /// Returns the messages that the model must receive before the next request.
+    pub(in crate::agent) fn pending_notices(&self) -> Vec<String> {
+        lock_ignoring_poison(&self.0).notices.clone()
+    }
+
     /// Removes and returns the messages that the model must receive before the next request.
     pub(in crate::agent) fn take_notice(&self) -> Option<String> {
         let notices = std::mem::take(&mut lock_ignoring_poison(&self.0).notices);
@@ -306,7 +319,7 @@ impl ListedTools {
         own: &Toolkit,
         sources: Vec<SourceTools>,
         iteration: u32,
-        notice: Option<String>,
+        notices: Vec<String>,
     ) {
         let unchanged = self.current().filter(|current| is_run_alike(&current.sources, &sources));
         let toolkit = match unchanged {
@@ -314,7 +327,7 @@ impl ListedTools {
             None => own.merged_with(sources.iter().flat_map(|source| source.tools.iter().cloned())),
         };
         let mut listed = lock_ignoring_poison(&self.0);
-        listed.notices.extend(notice);
+        listed.notices.extend(notices);
         listed.iteration = iteration;
         let replaced = listed.current.replace(Arc::new(CurrentTools { sources, toolkit }));
         drop(listed);

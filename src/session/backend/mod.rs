@@ -110,7 +110,6 @@ mod local_leases;
 mod lock_file;
 mod private_files;
 mod prune;
-mod store_thread;
 
 pub use blocking_store::{BlockingStore, StoreFuture, impl_blocking_store};
 pub use checks::{
@@ -126,4 +125,5 @@ pub(super) use lock_file::{LockRemoval, remove_unused_lock};
 pub use private_files::resolve_links;
 pub(super) use private_files::{FileId, create_private_dir, private_file_options, sync_parent_dir};
 pub use prune::prunable_ids;
-pub use store_thread::StoreThread;
+
+pub use crate::store_thread::StoreThread;

@@ -11,6 +11,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) use call_tool::unwrapped_call;
+#[cfg(feature = "skills")]
+pub(in crate::tool) use rank::RankedTools;
 pub(crate) use settings::CALL_TOOL;
 pub use settings::ToolSearch;
 
