@@ -55,13 +55,33 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     // An earlier run with this history may already have reported which tools are left out.
     let notice = tool_notice(names, before, &now)
         .filter(|notice| before.is_some() || !has_said(&state.history, notice));
-    let pending = run.control().tools.listed.pending_notices();
-    let catalogs = names.iter().zip(&now).filter_map(|(name, source)| {
-        catalog_notice(name, &source.catalog, &state.history, &pending)
-    });
+    let catalogs = catalog_notices(run, &now);
     let notices = notice.into_iter().chain(catalogs).collect();
     let iteration = run.effects.iteration();
     run.control().tools.listed.replace(&tools.toolkit, now, iteration, notices);
+}
+
+/// Reports the catalogs that were listed last, if a compaction has removed the messages about them.
+/// In each iteration, the messages are restored at most once.
+pub(in crate::agent) fn restore_removed_catalogs(run: &RunShared) {
+    if run.settings.tools.sources.is_empty() {
+        return;
+    }
+    let listed = &run.control().tools.listed;
+    if let Some(current) = listed.current() {
+        let notices = catalog_notices(run, &current.sources);
+        listed.restore_catalogs(notices, run.effects.iteration());
+    }
+}
+
+/// Returns the messages about catalogs that the model has not received.
+fn catalog_notices(run: &RunShared, sources: &[SourceTools]) -> Vec<String> {
+    let (history, pending) = (run.history(), run.control().tools.listed.pending_notices());
+    let names = run.settings.tools.sources.names();
+    let notices = names.iter().zip(sources);
+    let notices =
+        notices.filter_map(|(name, it)| catalog_notice(name, &it.catalog, &history, &pending));
+    notices.collect()
 }
 
 /// Returns whether a message in the history consists of the notice, or starts with it and reports

@@ -142,10 +142,14 @@ impl RunContext {
         // As in `next_request`, the future is boxed, but only if there are sources to list.
         let listing = list_tools::needs_listing(&self.0, state)
             .then(|| Box::pin(list_tools::refresh_tools(&self.0, state)));
+        let run = &self.0;
         async move {
             match listing {
                 Some(listing) => listing.await,
-                None => Ok(()),
+                None => {
+                    list_tools::restore_removed_catalogs(run);
+                    Ok(())
+                }
             }
         }
     }

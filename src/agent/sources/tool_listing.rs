@@ -271,6 +271,9 @@ struct ListedState {
     current: Option<Arc<CurrentTools>>,
     /// The iteration in which the tools were last listed.
     iteration: u32,
+    /// The iteration in which messages that a compaction had removed were last added again. Without
+    /// this limit, the messages and compactions could alternate forever.
+    restored_in: Option<u32>,
     /// Messages that the model must receive before the next request.
     notices: Vec<String>,
 }
@@ -299,6 +302,16 @@ impl ListedTools {
     pub(in crate::agent) fn last_iteration(&self) -> Option<u32> {
         let listed = lock_ignoring_poison(&self.0);
         listed.current.as_ref().map(|_| listed.iteration)
+    }
+
+    /// Adds messages about catalogs that a compaction has removed. Does nothing if such messages
+    /// were already added in the same iteration.
+    pub(in crate::agent) fn restore_catalogs(&self, notices: Vec<String>, iteration: u32) {
+        let mut listed = lock_ignoring_poison(&self.0);
+        if listed.restored_in != Some(iteration) && !notices.is_empty() {
+            listed.restored_in = Some(iteration);
+            listed.notices.extend(notices);
+        }
     }
 
     /// Returns the messages that the model must receive before the next request.
