@@ -109,7 +109,7 @@
 //! |---|---|
 //! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from) |
 //! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
-//! | models and tools | [providers](guide::providers), [tools](guide::tools), [your own extensions](guide::extending) |
+//! | models and tools | [providers](guide::providers), [tools](guide::tools), [skills](guide::skills), [your own extensions](guide::extending) |
 //! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
 //! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |
 //!
@@ -135,6 +135,7 @@
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
 //! | `macros` | | [`#[tool]`](macro@tool) and [`#[tools]`](macro@tools), which turn functions into tools |
+//! | `skills` | | [`Skills`](tool::Skills), a folder of `SKILL.md` files as a source of tools |
 //!
 //! Each feature adds a dependency. Without the default features, the crate contains everything
 //! else: the loop, the turn, the tools, the agent, the scripted model, sessions, the hub, front
@@ -163,7 +164,10 @@
 //! [`task`]: mod@task
 //! [`ui`]: mod@ui
 // Without these features, links to the items of those features have no target.
-#![cfg_attr(not(all(feature = "http", feature = "macros")), allow(rustdoc::broken_intra_doc_links))]
+#![cfg_attr(
+    not(all(feature = "http", feature = "macros", feature = "skills")),
+    allow(rustdoc::broken_intra_doc_links)
+)]
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
 #[macro_use]

@@ -20,6 +20,7 @@
 //! | page | topic |
 //! |---|---|
 //! | [Tools](tools) | arguments, results, concurrency, search |
+//! | [Skills](skills) | folders of instructions that a model loads when it needs them |
 //! | [Structured output](structured_output) | an answer as a Rust type, and rules of your own |
 //! | [Images and files](media) | in messages, in the results of tools, and what each provider accepts |
 //! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
@@ -98,6 +99,10 @@ pub mod own_loop {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("tools.md"))]
 pub mod tools {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "skills", doc = include_str!("skills.md"))]
+pub mod skills {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("media.md"))]

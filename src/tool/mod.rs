@@ -38,6 +38,7 @@
 //! | get details about a call, and record what it changed | [`ToolContext`] |
 //! | give tools access to a run's own values, such as its user | [`RunData`] |
 //! | offer tools that change during a run | [`ToolSource`] |
+//! | offer a folder of `SKILL.md` files, with the `skills` feature | `Skills` |
 //! | let a model search through hundreds of tools | [`Toolkit::searchable`] |
 //! | approve or deny a call, or provide its result | [`Verdict`] |
 //! | decide about calls in a hand-written loop | [`ToolPolicy`], [`Permission`] |

@@ -59,6 +59,22 @@ fn agent_reads_a_file_that_it_found_in_the_working_directory() {
     assert_eq!(out.lines().collect::<Vec<_>>(), expected);
 }
 
+#[cfg(feature = "skills")]
+#[test]
+fn skills_are_listed_loaded_and_read() {
+    let out = run_example("skills", &[]);
+    let expected = [
+        "> - commit: Writes commit messages.",
+        "[load_skill]",
+        "files: types.md",
+        "Write one line in the imperative",
+        "[read_skill_file]",
+        "fix: for bugs",
+        "fix: accept CRLF line ends",
+    ];
+    assert_lines_in_order(&out, &expected);
+}
+
 #[test]
 fn approval_runs_approved_calls_in_both_forms() {
     let out = run_example("approval", &["--yes"]);

@@ -38,6 +38,30 @@ async fn a_loaded_skill_has_its_instructions_and_the_fields_and_files_beside_the
 }
 
 #[tokio::test]
+async fn at_most_a_hundred_files_are_listed() {
+    let folder = folder_with_a_skill();
+    let load = async || call(&folder.skills(), "load_skill", json!({ "name": "pdf" })).await;
+    (0..99).for_each(|n| folder.write(&format!("pdf/page-{n}.md"), ""));
+    let loaded = load().await;
+    assert!(!loaded.contains("and more"), "{loaded}");
+    folder.write("pdf/assets/one.md", "");
+    let loaded = load().await;
+    assert!(loaded.contains(", and more\n"), "{loaded}");
+    assert_eq!(loaded.matches(".md").count(), 100);
+    (0..1_000).for_each(|n| folder.write(&format!("pdf/empty-{n}/.hidden"), ""));
+    assert!(load().await.contains("and more"));
+}
+
+#[tokio::test]
+async fn a_long_field_of_a_loaded_skill_is_cut() {
+    let folder = folder_with_a_skill();
+    let text = format!("---\ndescription: x\nlicense: {}\n---\nRead it.", "y".repeat(10_000));
+    folder.write("pdf/SKILL.md", text);
+    let loaded = call(&folder.skills(), "load_skill", json!({ "name": "pdf" })).await;
+    assert!(loaded.len() < 4_500 && loaded.ends_with("\n\nRead it."), "{loaded}");
+}
+
+#[tokio::test]
 async fn a_file_in_the_skills_folder_is_read() {
     let folder = folder_with_a_skill();
     assert_eq!(read(&folder, "references/forms.md").await, "Fill the form.\n");

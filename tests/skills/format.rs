@@ -115,6 +115,7 @@ async fn broken_yaml_names_the_file_and_the_line() {
     let broken = async |fields: &str| read(format!("---\nname: pdf\n{fields}\n---\n")).await;
     let error = broken("description: Reads PDFs\nlicense: \"MIT").await.unwrap_err();
     assert!(error.starts_with("/SKILL.md:4: "), "{error}");
+    assert!(!error.contains("line"), "another line is named: {error}");
     let error = broken("description: Use this: when\nmetadata: {a: ]").await.unwrap_err();
     assert!(error.starts_with("/SKILL.md:3: "), "the first error is named: {error}");
     let error = broken("description:\n  - a\n  - b").await.unwrap_err();

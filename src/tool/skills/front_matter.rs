@@ -64,7 +64,7 @@ impl<'a> FrontMatter<'a> {
         let Some(description) = description else {
             return Err(FrontMatterError::new(source.first_line, "`description` is missing"));
         };
-        let line = source.line_of(description.defined.line());
+        let line = usize::try_from(description.defined.line()).unwrap_or(source.first_line);
         let description = description.value.trim().to_owned();
         if description.is_empty() {
             return Err(FrontMatterError::new(line, "`description` is empty"));
@@ -160,19 +160,25 @@ impl<'a> YamlSource<'a> {
     /// Parses the fields. If the text is not valid YAML, values that are the cause, such as a text
     /// with a colon and a space, are read as plain text; a warning is returned for each of them.
     fn parse(&self) -> Result<(Fields, Vec<String>), FrontMatterError> {
-        let error = match parse_yaml(&self.lines.join("\n")) {
+        let error = match parse_yaml(&self.as_in_file(&self.lines.join("\n"))) {
             Ok(fields) => return Ok((fields, Vec::new())),
             Err(error) => error,
         };
         let (text, warnings) = self.with_quoted_values();
-        if let (false, Ok(fields)) = (warnings.is_empty(), parse_yaml(&text)) {
+        if let (false, Ok(fields)) = (warnings.is_empty(), parse_yaml(&self.as_in_file(&text))) {
             return Ok((fields, warnings));
         }
-        let line = error.location().map_or(1, |location| location.line());
-        // The message without the excerpt of the text.
+        let line = error.location().and_then(|location| usize::try_from(location.line()).ok());
         let message = error.without_snippet().to_string();
-        let message = message.lines().next().unwrap_or_default().to_owned();
-        Err(FrontMatterError::new(self.line_of(line), message))
+        // The line is reported separately.
+        let message = message.split(" at line ").next().unwrap_or_default();
+        Err(FrontMatterError::new(line.unwrap_or(self.first_line), message))
+    }
+
+    /// Returns the YAML text after as many empty lines as it has lines above it in the file, so
+    /// that the parser counts lines from the beginning of the file.
+    fn as_in_file(&self, yaml: &str) -> String {
+        "\n".repeat(self.first_line - 1) + yaml
     }
 
     /// Returns the text in which each value that is not valid YAML is quoted, and a warning for
@@ -202,11 +208,6 @@ impl<'a> YamlSource<'a> {
             at = end;
         }
         (text, warnings)
-    }
-
-    /// Converts a line number in the YAML text to a line number in the file.
-    fn line_of(&self, yaml_line: u64) -> usize {
-        self.first_line + usize::try_from(yaml_line).unwrap_or(1).max(1) - 1
     }
 }
 

@@ -12,7 +12,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::truncate_middle;
 use crate::request::ToolSpec;
 use crate::tool::search::RankedTools;
-use crate::tool::skills::front_matter::{FrontMatter, FrontMatterError};
+use crate::tool::skills::front_matter::{FrontMatter, FrontMatterError, MAX_DESCRIPTION_CHARS};
 use crate::tool::skills::skill::Skill;
 use crate::tool::skills::skill_folder::{
     FileList, TextPart, file_metadata, is_inside, list_files, read_text,
@@ -160,10 +160,10 @@ impl SkillLibrary {
 
 /// Returns the description as the model's list of skills contains it.
 pub(super) fn listed_description(skill: &Skill) -> String {
-    let words = skill.description.split_whitespace().collect::<Vec<_>>().join(" ");
-    match words.char_indices().nth(super::front_matter::MAX_DESCRIPTION_CHARS) {
-        Some((end, _)) => format!("{}…", &words[..end]),
-        None => words,
+    let line = skill.description.split_whitespace().collect::<Vec<_>>().join(" ");
+    match line.char_indices().nth(MAX_DESCRIPTION_CHARS) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
     }
 }
 

@@ -15,8 +15,8 @@ use crate::tool::{CatalogEntry, Tool, ToolList, ToolSource};
 
 /// A folder of skills: instructions that a model loads when a task needs them.
 ///
-/// The folder contains a folder for each skill, with a file `SKILL.md` in the
-/// [Agent Skills](https://agentskills.io) format: a front matter in YAML with a `name` and a
+/// The folder contains a folder for each skill, with a file `SKILL.md` in the [Agent
+/// Skills](https://agentskills.io) format: a front matter in YAML with a `name` and a
 /// `description`, and instructions in Markdown. Pass the value to
 /// [`Agent::with_tool_source`](crate::Agent::with_tool_source).
 ///
@@ -60,31 +60,32 @@ use crate::tool::{CatalogEntry, Tool, ToolList, ToolSource};
 /// | `read_skill_file` | `skill`, `path`, and optionally `offset` | the text of a file in the skill's folder |
 /// | `find_skills` | `query` | the names and descriptions of the 10 skills that match best |
 ///
-/// More than 100 skills, or more than 32 KiB of descriptions, are not listed. The message then tells
-/// the model to search, and changes are not reported. `find_skills` uses the search of a
+/// More than 100 skills, or more than 32 KiB of descriptions, are not listed. The message then
+/// tells the model to search, and changes are not reported. `find_skills` uses the search of a
 /// [searchable toolkit](crate::Toolkit::searchable), and always finds the current skills.
 ///
-/// A call to `load_skill` returns the current content of the file. In a [trace](crate::trace), it is
-/// a tool step with the skill's name in its arguments.
+/// A call to `load_skill` returns the current content of the file. In a [trace](crate::trace), it
+/// is a tool step with the skill's name in its arguments.
 ///
 /// # Access to files
 ///
-/// `read_skill_file` reads only files inside of the skill's folder. Paths and links that lead out of
-/// it are refused, as are folders of skills that are links out of the folder passed to
-/// [`from_dir`](Self::from_dir). A call returns at most 48 KiB; the rest of a longer file can be read
-/// from an offset. A file that is not UTF-8 text is an error.
+/// `read_skill_file` reads only files inside of the skill's folder. Paths and links that lead out
+/// of it are refused, as are folders of skills that are links out of the folder passed to
+/// [`from_dir`](Self::from_dir). A call returns at most 48 KiB; the rest of a longer file can be
+/// read from an offset. A file that is not UTF-8 text is an error.
 ///
-/// Scripts are only read, and never run. The field `allowed-tools` is shown to the model, and never
-/// permits a call; approvals and [policies](crate::tool::ToolPolicy) apply as without skills.
-/// However, a skill's instructions are part of the prompt, so use only skills that you trust.
+/// Scripts are only read, and never run. The field `allowed-tools` is shown to the model, and
+/// never permits a call; approvals and [policies](crate::tool::ToolPolicy) apply as without
+/// skills. However, a skill's instructions are part of the prompt, so use only skills that you
+/// trust.
 ///
 /// # Invalid skills
 ///
-/// A skill's name is the name of its folder. A different `name`, or one that breaks the rules of the
-/// format, is a [warning](Skill::warnings). So are texts that are longer than the format allows,
-/// counted in characters: 64 for the name, 1,024 for the description (the list contains the first
-/// 1,024) and 500 for `compatibility`. If a value is not valid YAML because it contains a colon, as
-/// in `description: Use this: when …`, it is read as plain text, with a warning.
+/// A skill's name is the name of its folder. A different `name`, or one that breaks the rules of
+/// the format, is a [warning](Skill::warnings). So are texts that are longer than the format
+/// allows, counted in characters: 64 for the name, 1,024 for the description (the list contains
+/// the first 1,024) and 500 for `compatibility`. If a value is not valid YAML because it contains
+/// a colon, as in `description: Use this: when …`, it is read as plain text, with a warning.
 ///
 /// A skill without a description, or with a front matter that cannot be parsed, is left out. The
 /// error contains the file and the line. The model receives it in a [note](ToolList::notes), and
@@ -93,7 +94,8 @@ use crate::tool::{CatalogEntry, Tool, ToolList, ToolSource};
 /// # Threads
 ///
 /// All files are read on a thread of its own, which is started by the first listing, and which the
-/// clones of a value share. Each `SKILL.md` is parsed again only after it has changed.
+/// clones of a value share. Dropping the last clone waits until the thread has ended, for at most
+/// five seconds. Each `SKILL.md` is parsed again only after it has changed.
 #[derive(Clone, Debug)]
 pub struct Skills {
     library: StoreThread<SkillLibrary>,
@@ -108,8 +110,8 @@ impl Skills {
         Self { library, tools }
     }
 
-    /// Adds another folder of skills. If two folders contain skills with the same name, the skill in
-    /// the folder that was added first is used. Has no effect after the first listing.
+    /// Adds another folder of skills. If two folders contain skills with the same name, the skill
+    /// in the folder that was added first is used. Has no effect after the first listing.
     pub fn with_dir(mut self, folder: impl Into<PathBuf>) -> Self {
         self.library.configure(|library| library.roots.push(folder.into()));
         self
