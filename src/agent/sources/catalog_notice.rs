@@ -264,10 +264,11 @@ mod tests {
     #[test]
     fn a_catalog_of_more_than_32_kib_is_not_listed() {
         let of_len = |len: usize| entries(&[("a", &"x".repeat(len)), ("b", "y")]);
-        let half: Vec<_> = (0..8).flat_map(|n| entries(&[(&format!("e{n}"), &"x".repeat(4090))]));
-        let mut long = half.clone();
-        long.extend(of_len(100));
-        assert!(notices(&[half])[0].as_ref().unwrap().starts_with("Available in `skills`:\n"));
+        let exact: Vec<CatalogEntry> =
+            (0..8).flat_map(|n| entries(&[(&format!("e{n}"), &"x".repeat(4_090))])).collect();
+        let mut long = exact.clone();
+        long.extend(of_len(0));
+        assert!(notices(&[exact])[0].as_ref().unwrap().starts_with("Available in `skills`:\n"));
         assert!(notices(&[long])[0].as_ref().unwrap().starts_with("Available in `skills`: more"));
         // An entry of any length is cut.
         assert!(notices(&[of_len(100_000)])[0].as_ref().unwrap().len() < 6_000);

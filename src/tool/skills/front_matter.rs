@@ -216,7 +216,7 @@ fn parse_yaml<'de, T: Deserialize<'de>>(text: &'de str) -> Result<T, serde_saphy
 }
 
 /// Returns the key at the beginning of a line, and the value after it.
-fn key_of<'a>(line: &'a str) -> Option<(&'a str, &'a str)> {
+fn key_of(line: &str) -> Option<(&str, &str)> {
     let (key, value) = line.split_once(':')?;
     let is_key_char = |c: char| c.is_alphanumeric() || c == '_' || c == '-';
     let is_key = !key.is_empty() && !key.starts_with('-') && key.chars().all(is_key_char);

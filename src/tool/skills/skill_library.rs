@@ -285,7 +285,7 @@ fn header(skill: &Skill, front_matter: &FrontMatter<'_>) -> String {
     let mut header = format!("skill: {}\nfolder: {}\n", skill.name, skill.folder.display());
     let mut push = |what: &str, text: &str| {
         let text = truncate_middle(text.to_owned(), MAX_HEADER_BYTES).replace('\n', " ");
-        header.push_str(&format!("{what}: {text}\n"));
+        header.extend([what, ": ", &text, "\n"]);
     };
     if let Some(license) = &front_matter.license {
         push("license", license);
