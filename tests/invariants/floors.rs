@@ -15,7 +15,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("json_lines", 0),
     ("lock", 0),
     ("small_map", 0),
-    ("store_thread", 0),
+    ("store_thread", 1),
     ("item", 1),
     ("request", 2),
     ("turn", 2),
