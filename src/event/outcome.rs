@@ -72,7 +72,7 @@ pub struct Outcome {
     /// The reason why the work of a run that did not complete is not proven: a failed check, or a
     /// change that no check followed. Set only if the agent [requires
     /// evidence](crate::Agent::with_evidence).
-    pub unproven: Option<String>,
+    pub unproven: Option<Box<str>>,
     /// The exhausted budget, if any. This field is always set if the end reason is
     /// [`EndReason::Budget`] or if a token target was abandoned.
     pub budget: Option<BudgetExceeded>,
@@ -323,7 +323,7 @@ struct OutcomeRepr {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    unproven: Option<String>,
+    unproven: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetExceeded>,
 }

@@ -336,7 +336,7 @@ impl TraceFold {
             | EndReason::HookError
             | EndReason::Other => {
                 result.why.clone_from(&outcome.why);
-                result.missing.clone_from(&outcome.unproven);
+                result.missing = outcome.unproven.as_deref().map(str::to_owned);
             }
         }
         // Only the outcome contains the usage of an interrupted attempt.

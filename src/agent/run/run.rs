@@ -624,7 +624,7 @@ fn complete_outcome(
     );
     match outcome.reason {
         EndReason::Completed => outcome.proof = completion_evidence(shared, &state),
-        _ => outcome.unproven = unproven_reason(shared, &state),
+        _ => outcome.unproven = unproven_reason(shared, &state).map(Into::into),
     }
     outcome.why = match ended_by_hook {
         true => state.end.message.clone(),
