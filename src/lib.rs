@@ -188,6 +188,7 @@ pub mod item;
 pub mod journal;
 mod json_lines;
 mod lock;
+pub mod propagation;
 pub mod provider;
 pub mod replay;
 pub mod request;

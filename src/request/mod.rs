@@ -33,6 +33,7 @@ pub use tool_specs::{ToolSpec, ToolSpecs};
 
 use crate::error::Error;
 use crate::item::History;
+use crate::propagation::TraceContext;
 
 /// A request to a model, which contains everything that a provider needs in order to send it.
 ///
@@ -67,6 +68,10 @@ pub struct Request {
     /// sets this limit from its [`Limits`](crate::agent::Limits). The limit is not included in
     /// recordings.
     pub max_turn_bytes: Option<usize>,
+    /// The trace context that is sent in the headers `traceparent` and `tracestate`, if any. An
+    /// agent sets the context from its [`TraceContexts`](crate::propagation::TraceContexts). The
+    /// context is not included in recordings.
+    pub trace_context: Option<TraceContext>,
 }
 
 /// The system prompt, in two parts.
@@ -97,6 +102,7 @@ impl Request {
             options: Options::default(),
             retries: Retries::default(),
             max_turn_bytes: None,
+            trace_context: None,
         }
     }
 

@@ -10,6 +10,7 @@ use serde::Serialize;
 
 use crate::item::{EffectReport, RawJson, SideEffect, ToolCall, join_call_id};
 use crate::lock::lock_ignoring_poison;
+use crate::propagation::{TraceContext, TraceContexts};
 use crate::tool::RunData;
 use crate::turn::Turn;
 
@@ -98,6 +99,13 @@ impl ToolContext {
     /// the tool itself occupies.
     pub fn run_data(&self) -> &RunData {
         &self.data
+    }
+
+    /// Returns the trace context of the call, if the run's data contains
+    /// [`TraceContexts`]. The tool's own spans are children of this context, and the tool sends
+    /// the context with its own requests. Call this method while the tool runs.
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        self.data::<TraceContexts>()?.current()
     }
 
     /// Records that the call changed an existing `target`, such as a path, an id or an address.

@@ -29,6 +29,7 @@
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
+//! | `trace_context` | the contexts of a distributed trace reach requests and tools |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
 //! | `tombstones` | items that are tombstoned during a run |
 //! | `tool_choice` | how long a run is forced to call tools |
@@ -71,4 +72,5 @@ mod tombstones;
 mod tool_choice;
 mod tool_sources;
 mod trace;
+mod trace_context;
 mod world;

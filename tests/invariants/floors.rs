@@ -17,6 +17,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("small_map", 0),
     ("store_thread", 1),
     ("item", 1),
+    ("propagation", 1),
     ("request", 2),
     ("turn", 2),
     ("sse", 2),

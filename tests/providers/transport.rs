@@ -8,11 +8,15 @@ use bytes::Bytes;
 use futures::StreamExt;
 use futures::executor::block_on;
 use turnstream::http::{HttpClient, Timeouts, reqwest};
+use turnstream::propagation::TraceContext;
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::{TurnStream, TurnStreamExt};
 use turnstream::turn::PartialTurn;
 use turnstream::{Error, ErrorKind, History, Item, Request, TurnEvent};
+use turnstream_testing::Wire;
 use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
+
+use crate::over_http::{TransportSettings, http_provider};
 
 const API_KEY: &str = "sk-12345678";
 const TEXT_FRAME: &str = "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\n";
@@ -514,4 +518,22 @@ fn a_turn_polled_outside_a_runtime_is_an_error() {
     assert!(events.is_empty(), "{events:?}");
     assert_eq!((error.kind(), error.is_retryable()), (ErrorKind::Connect, false));
     assert!(error.message().contains("needs a tokio runtime"), "{error}");
+}
+
+#[tokio::test]
+async fn a_requests_trace_context_is_sent_in_its_headers_on_every_wire() {
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let server = LoopbackServer::start(|_| HttpResponse::text(400, "no")).await.unwrap();
+    for wire in Wire::ALL {
+        let provider = http_provider(wire, &server.url(), 0, TransportSettings::default());
+        for context in [TraceContext::parse(traceparent, Some("a=1")), None] {
+            let history = History::from_items("h", [Item::user("hi")]);
+            let request = Request { trace_context: context.clone(), ..Request::new(history) };
+            provider.stream_turn(request).into_turn().await.unwrap_err();
+            let sent = server.requests().pop().unwrap();
+            let expected = context.as_ref().map(|_| traceparent);
+            assert_eq!(sent.header("traceparent"), expected, "{wire:?}");
+            assert_eq!(sent.header("tracestate"), context.as_ref().map(|_| "a=1"), "{wire:?}");
+        }
+    }
 }

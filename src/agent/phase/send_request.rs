@@ -13,6 +13,7 @@ use crate::agent::run::run_shared::RunShared;
 use crate::agent::settings::offered_tools;
 use crate::error::{Error, ErrorKind};
 use crate::event::Transition;
+use crate::propagation::TraceContexts;
 use crate::provider::should_fall_back;
 use crate::request::{Request, ToolChoice};
 use crate::stream::{TurnStream, seal};
@@ -126,6 +127,12 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
             let kind = error.kind();
             should_fall_back(kind) && kind != ErrorKind::GenerationFailed && left()
         });
+    }
+    // A hook may have set a context.
+    if let (None, Some(contexts)) =
+        (&request.trace_context, run.control().tools.data().get::<TraceContexts>())
+    {
+        request.trace_context = contexts.request();
     }
     run.control().work.request_in_flight.set(true);
     let max_output_tokens = request.options.max_output_tokens;

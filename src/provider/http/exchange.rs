@@ -74,6 +74,10 @@ impl<W: Wire> PreparedTurn<W> {
         for (name, value) in self.wire.headers() {
             headers.push((Cow::Borrowed(name), (*value).to_owned()));
         }
+        if let Some(context) = &request.trace_context {
+            let values = context.headers();
+            headers.extend(values.map(|(name, value)| (Cow::Borrowed(name), value.to_owned())));
+        }
         let mut own_and_users = self.settings.headers.clone();
         for (name, value) in own {
             append_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);

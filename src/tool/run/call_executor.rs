@@ -9,6 +9,7 @@ use futures::stream::{SelectAll, StreamExt};
 use tokio::time::Instant;
 
 use crate::error::Error;
+use crate::propagation::TraceContexts;
 use crate::tool::ToolContext;
 use crate::tool::run::announced_calls::AnnouncedCalls;
 use crate::tool::run::call_journal::CallJournal;
@@ -109,6 +110,10 @@ impl CallExecutor {
         let turn = Arc::clone(&calls.turn);
         let mut context = ToolContext::new(&ready_call.call, calls.history.id(), turn);
         (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
+        if let Some(contexts) = context.data.get::<TraceContexts>() {
+            let of_call = contexts.of_call(context.call_id());
+            context.data = context.data.insert(of_call);
+        }
         calls.policy.call_policy(|policy| policy.on_start(&context))?;
         context.policy_extension = calls.policy.call_policy(|policy| policy.policy_extension())?;
         let limit = calls.toolkit.time_limit(&ready_call.tool);

@@ -1,0 +1,116 @@
+//! The contexts of a run's operations, shared by telemetry code and the run.
+
+use std::sync::{Arc, Mutex, MutexGuard};
+
+use crate::lock::lock_ignoring_poison;
+use crate::propagation::TraceContext;
+
+/// The trace contexts of an operation and of the operations below it. Clones share the same
+/// contexts.
+///
+/// Telemetry code sets the contexts, and the run reads them: a request reads its context when it is
+/// sent, after the event [`TurnStarted`](crate::Event::TurnStarted), and a tool reads the context
+/// of its call while it runs, after the event
+/// [`ToolStarted`](crate::event::ToolEvent::Started). Code that sets a context when it receives one
+/// of these events is therefore always in time.
+///
+/// ```
+/// use turnstream::propagation::{TraceContext, TraceContexts};
+///
+/// let value = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+/// let contexts = TraceContexts::new();
+/// contexts.set_current(TraceContext::parse(value, None));
+/// // A call that has no context of its own has the context of its run.
+/// assert_eq!(contexts.of_call("call_1").current().unwrap().traceparent(), value);
+/// ```
+#[derive(Clone, Debug, Default)]
+pub struct TraceContexts(Arc<Mutex<Operation>>);
+
+#[derive(Debug, Default)]
+struct Operation {
+    /// The context of the run or the call.
+    current: Option<TraceContext>,
+    /// The context of the request that is in progress.
+    request: Option<TraceContext>,
+    /// The ids and the contexts of the calls that are in progress.
+    calls: Vec<(String, TraceContexts)>,
+}
+
+impl TraceContexts {
+    /// Creates an empty set of contexts for one run.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Returns the context of the run or the call to which this set belongs.
+    pub fn current(&self) -> Option<TraceContext> {
+        self.lock().current.clone()
+    }
+
+    /// Sets the context of the run or the call to which this set belongs.
+    pub fn set_current(&self, context: Option<TraceContext>) {
+        self.lock().current = context;
+    }
+
+    /// Returns the context of the request that is in progress, or else the context of its run.
+    pub fn request(&self) -> Option<TraceContext> {
+        let operation = self.lock();
+        operation.request.as_ref().or(operation.current.as_ref()).cloned()
+    }
+
+    /// Sets the context of the request that is in progress.
+    pub fn set_request(&self, context: Option<TraceContext>) {
+        self.lock().request = context;
+    }
+
+    /// Returns the set that belongs to a call of the run, and to the sub-agent that the call runs.
+    /// A call that is not known yet is added with the context of its run.
+    pub fn of_call(&self, call_id: &str) -> Self {
+        let mut operation = self.lock();
+        if let Some((_, call)) = operation.calls.iter().find(|(id, _)| id == call_id) {
+            return call.clone();
+        }
+        let call = Self::default();
+        call.lock().current.clone_from(&operation.current);
+        operation.calls.push((call_id.to_owned(), call.clone()));
+        call
+    }
+
+    /// Removes a call that has ended.
+    pub fn remove_call(&self, call_id: &str) {
+        self.lock().calls.retain(|(id, _)| id != call_id);
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Operation> {
+        lock_ignoring_poison(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn context(span: u8) -> Option<TraceContext> {
+        TraceContext::parse(&format!("00-{:032x}-{span:016x}-01", 7), None)
+    }
+
+    #[test]
+    fn a_call_of_a_sub_agent_has_a_context_of_its_own() {
+        let run = TraceContexts::new();
+        run.of_call("c1").set_current(context(1));
+        run.of_call("c1").of_call("c1").set_current(context(2));
+        assert_eq!(run.of_call("c1").current(), context(1));
+        assert_eq!(run.of_call("c1").of_call("c1").current(), context(2));
+        run.remove_call("c1");
+        assert_eq!(run.of_call("c1").current(), None);
+    }
+
+    #[test]
+    fn a_request_without_a_context_has_the_context_of_its_run() {
+        let run = TraceContexts::new();
+        run.set_current(context(1));
+        assert_eq!(run.request(), context(1));
+        run.set_request(context(2));
+        assert_eq!(run.request(), context(2));
+    }
+}
