@@ -168,7 +168,8 @@ impl Call {
         match state {
             CallState::Connecting { .. } => self.connect().await,
             CallState::Sending { connection, params } => {
-                let sending = connection.send("tools/call", Value::Object(params.clone()));
+                let params = with_trace_context(params.clone(), self.cx.as_ref());
+                let sending = connection.send("tools/call", Value::Object(params));
                 let sent = tokio::time::timeout(self.limit(), sending).await;
                 sent.map_or(Input::Silence, Input::Sent)
             }
@@ -366,6 +367,22 @@ fn call_params(tool: &ListedTool, arguments: &Value) -> Map<String, Value> {
     let name = ("name".to_owned(), Value::from(tool.original_name.clone()));
     let arguments = ("arguments".to_owned(), arguments.clone());
     Map::from_iter([name, arguments])
+}
+
+/// Adds the call's trace context to a request's metadata, if any. The context is read when the
+/// request is sent, since it is not known before the call has started.
+fn with_trace_context(
+    mut params: Map<String, Value>,
+    cx: Option<&ToolContext>,
+) -> Map<String, Value> {
+    if let Some(context) = cx.and_then(ToolContext::trace_context) {
+        let values = context.headers().map(|(name, value)| (name.to_owned(), Value::from(value)));
+        let meta = params.entry("_meta").or_insert_with(|| Value::Object(Map::new()));
+        if let Value::Object(meta) = meta {
+            meta.extend(values);
+        }
+    }
+    params
 }
 
 fn unanswered(server: &str, limit: Duration) -> ToolOutput {

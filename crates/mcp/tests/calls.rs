@@ -2,16 +2,18 @@
 
 use std::time::Duration;
 
+use futures::StreamExt;
 use serde_json::json;
-use turnstream::event::ToolEvent;
+use turnstream::event::{Event, ToolEvent};
 use turnstream::item::{Content, Part, ResultKind};
+use turnstream::propagation::{TraceContext, TraceContexts};
 use turnstream::provider::gemini;
 use turnstream::{History, Item, Request};
 use turnstream_mcp::{Limits, MediaParts};
 use turnstream_testing::mcp::{McpAnswer, McpEra, McpFault, McpServer, McpTool};
 use turnstream_testing::{Wire, lint};
 
-use crate::support::{builder_of, call, call_text, client_of, echo_tool, no_arguments};
+use crate::support::{builder_of, call, call_text, client_of, echo_tool, no_arguments, run_call};
 
 #[tokio::test(start_paused = true)]
 async fn tools_are_listed_over_several_pages_and_sorted_by_name() {
@@ -234,4 +236,30 @@ async fn tools_with_schemas_no_provider_accepts_are_omitted_with_the_reason() {
     let notes = client.notes().join("; ");
     assert!(notes.contains("has no schema of its arguments"), "{notes}");
     assert!(notes.contains("which is not fetched"), "{notes}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_trace_context_of_a_call_is_sent_in_its_metadata() {
+    let traceparent = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    for era in [McpEra::Modern, McpEra::Legacy] {
+        let server = McpServer::new().with_era(era).with_tool(echo_tool());
+        let (handle, kit) =
+            (server.handle(), client_of(&server).trusted().toolkit().await.unwrap());
+        let contexts = TraceContexts::new();
+        let arguments = json!({ "text": "a" });
+        let mut run = run_call(kit.clone(), "s__echo", arguments).with_data(contexts.clone());
+        while let Some(event) = run.next().await {
+            if let Event::Tool(ToolEvent::Started { call_id, .. }) = event.unwrap() {
+                let context = TraceContext::parse(traceparent, Some("a=1"));
+                contexts.of_call(&call_id).set_current(context);
+            }
+        }
+        call_text(kit, "s__echo", json!({ "text": "b" })).await;
+        let calls = handle.received().into_iter().filter(|request| request.is_call("echo"));
+        let metadata: Vec<_> = calls.map(|call| call.params()["_meta"].clone()).collect();
+        assert_eq!(metadata[0]["traceparent"], traceparent);
+        assert_eq!(metadata[0]["tracestate"], "a=1");
+        assert!(!metadata[0]["progressToken"].is_null(), "{metadata:?}");
+        assert!(metadata[1]["traceparent"].is_null(), "{metadata:?}");
+    }
 }
