@@ -1,0 +1,178 @@
+//! The metrics of runs.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use futures::StreamExt;
+use opentelemetry::KeyValue;
+use opentelemetry::metrics::MeterProvider;
+use opentelemetry_sdk::metrics::data::{
+    AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics,
+};
+use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+use turnstream_otel::{Conventions, Telemetry};
+
+use crate::recorder::Recorder;
+use crate::scenarios::{SCENARIOS, TokioClock, telemetry_of};
+
+/// A point of a metric: its labels, the number of recorded values, and the sum of those that are
+/// whole numbers.
+#[derive(Debug)]
+pub(crate) struct Point {
+    labels: BTreeMap<String, String>,
+    count: u64,
+    sum: u64,
+    boundaries: Vec<f64>,
+}
+
+type Points = BTreeMap<String, Vec<Point>>;
+
+fn labels<'a>(attributes: impl Iterator<Item = &'a KeyValue>) -> BTreeMap<String, String> {
+    attributes.map(|it| (it.key.to_string(), it.value.to_string())).collect()
+}
+
+fn points_of(metrics: &[ResourceMetrics]) -> Points {
+    let mut found = Points::new();
+    let scopes = metrics.iter().flat_map(ResourceMetrics::scope_metrics);
+    for metric in scopes.flat_map(ScopeMetrics::metrics) {
+        let points: Vec<Point> = match metric.data() {
+            AggregatedMetrics::F64(MetricData::Histogram(histogram)) => histogram
+                .data_points()
+                .map(|it| Point {
+                    labels: labels(it.attributes()),
+                    count: it.count(),
+                    sum: 0,
+                    boundaries: it.bounds().collect(),
+                })
+                .collect(),
+            AggregatedMetrics::U64(MetricData::Histogram(histogram)) => histogram
+                .data_points()
+                .map(|it| Point {
+                    labels: labels(it.attributes()),
+                    count: it.count(),
+                    sum: it.sum(),
+                    boundaries: it.bounds().collect(),
+                })
+                .collect(),
+            AggregatedMetrics::U64(MetricData::Sum(sum)) => sum
+                .data_points()
+                .map(|it| Point {
+                    labels: labels(it.attributes()),
+                    count: 1,
+                    sum: it.value(),
+                    boundaries: Vec::new(),
+                })
+                .collect(),
+            other => panic!("{}: {other:?}", metric.name()),
+        };
+        found.entry(metric.name().to_owned()).or_default().extend(points);
+    }
+    found
+}
+
+async fn measure(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Points {
+    let exporter = InMemoryMetricExporter::default();
+    let reader = PeriodicReader::builder(exporter.clone()).build();
+    let provider = SdkMeterProvider::builder().with_reader(reader).build();
+    let telemetry = Telemetry::new(Recorder::default(), &provider.meter("tests"));
+    let telemetry = change(telemetry.with_clock(TokioClock::new()));
+    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
+    (scenario.start)(telemetry_of(&telemetry)).collect::<Vec<_>>().await;
+    provider.force_flush().unwrap();
+    points_of(&exporter.get_finished_metrics().unwrap())
+}
+
+fn total(points: &Points, name: &str) -> (u64, u64) {
+    let points = points.get(name).map_or(&[][..], Vec::as_slice);
+    (points.iter().map(|it| it.count).sum(), points.iter().map(|it| it.sum).sum())
+}
+
+#[tokio::test(start_paused = true)]
+async fn requests_tools_and_runs_are_measured() {
+    let points = measure("sub-agents, two deep", |it| it).await;
+    let prefix = "gen_ai.client.inference";
+    assert_eq!(total(&points, &format!("{prefix}.duration")).0, 6);
+    assert_eq!(total(&points, &format!("{prefix}.time_to_first_chunk")).0, 6);
+    assert_eq!(total(&points, &format!("{prefix}.time_per_output_chunk")).0, 0);
+    assert_eq!(total(&points, &format!("{prefix}.usage.input_tokens")).1, 600);
+    assert_eq!(total(&points, &format!("{prefix}.usage.output_tokens")).1, 60);
+    assert_eq!(total(&points, &format!("{prefix}.usage.cache_read.input_tokens")).1, 300);
+    assert_eq!(total(&points, &format!("{prefix}.usage.cache_write.input_tokens")).1, 150);
+    assert_eq!(total(&points, &format!("{prefix}.usage.reasoning.output_tokens")).1, 30);
+    assert_eq!(total(&points, &format!("{prefix}.operation.input_tokens")), (6, 600));
+    assert_eq!(total(&points, "gen_ai.execute_tool.duration").0, 3);
+    assert_eq!(total(&points, "gen_ai.invoke_agent.duration").0, 3);
+    assert_eq!(total(&points, "gen_ai.invoke_agent.inference_calls"), (3, 6));
+    assert_eq!(total(&points, "gen_ai.invoke_agent.tool_calls"), (3, 3));
+}
+
+#[tokio::test(start_paused = true)]
+async fn failed_and_dropped_operations_are_measured_with_their_errors() {
+    let errors = |points: &Points, name: &str| -> BTreeSet<String> {
+        points[name].iter().filter_map(|it| it.labels.get("error.type").cloned()).collect()
+    };
+    let failed = measure("a failure of the first request", |it| it).await;
+    assert_eq!(errors(&failed, "gen_ai.client.inference.duration"), ["auth".into()].into());
+    assert_eq!(errors(&failed, "gen_ai.invoke_agent.duration"), ["auth".into()].into());
+    let tools = measure("tools that fail", |it| it).await;
+    let kinds = ["error", "panic", "timeout"].map(str::to_owned);
+    assert_eq!(errors(&tools, "gen_ai.execute_tool.duration"), kinds.into());
+    let interrupted = measure("an interrupt of a response", |it| it).await;
+    let kinds = ["interrupted".to_owned()];
+    assert_eq!(errors(&interrupted, "gen_ai.client.inference.duration"), kinds.into());
+    assert_eq!(total(&interrupted, "gen_ai.client.inference.usage.input_tokens").1, 100);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_time_between_chunks_is_measured_only_if_it_is_asked_for() {
+    let points = measure("an answer", Telemetry::with_chunk_times).await;
+    let (count, _) = total(&points, "gen_ai.client.inference.time_per_output_chunk");
+    assert!(count > 1, "{count}");
+}
+
+#[tokio::test(start_paused = true)]
+async fn histograms_have_the_recommended_boundaries() {
+    let points = measure("parallel tools", |it| it).await;
+    for (name, first, last) in [
+        ("gen_ai.client.inference.duration", 0.01, 81.92),
+        ("gen_ai.client.inference.time_to_first_chunk", 0.01, 81.92),
+        ("gen_ai.client.inference.operation.input_tokens", 1.0, 67_108_864.0),
+        ("gen_ai.execute_tool.duration", 0.01, 81.92),
+        ("gen_ai.invoke_agent.duration", 0.1, 409.6),
+        ("gen_ai.invoke_agent.tool_calls", 1.0, 128.0),
+    ] {
+        let boundaries = &points[name][0].boundaries;
+        assert_eq!((boundaries[0], *boundaries.last().unwrap()), (first, last), "{name}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn metrics_have_the_labels_that_the_conventions_define() {
+    let table = include_str!("conventions.tsv");
+    let mut seen = 0;
+    for scenario in SCENARIOS {
+        for (name, points) in measure(scenario.name, Telemetry::with_chunk_times).await {
+            let rows = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+            let rows: Vec<_> = rows.filter(|row| row[0] == name).collect();
+            assert!(!rows.is_empty(), "{name} is not defined");
+            for point in points {
+                for label in point.labels.keys() {
+                    assert!(rows.iter().any(|row| row[1] == label), "{name} has {label}");
+                }
+                for row in rows.iter().filter(|row| row[2] == "required") {
+                    assert!(point.labels.contains_key(row[1]), "{name} has no {}", row[1]);
+                }
+                seen += 1;
+            }
+        }
+    }
+    assert!(seen > 100, "{seen} points");
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_metrics_replace_the_newer_ones_if_they_are_selected() {
+    let older = |it: Telemetry| it.with_conventions(Conventions::General1_41);
+    let points = measure("an answer", older).await;
+    assert_eq!(total(&points, "gen_ai.client.token.usage"), (2, 110));
+    assert_eq!(total(&points, "gen_ai.client.operation.duration").0, 1);
+    assert!(points.keys().all(|name| !name.contains("inference.")), "{:?}", points.keys());
+}

@@ -1,0 +1,238 @@
+//! The attributes and events of spans.
+
+use std::time::Duration;
+
+use futures::StreamExt;
+use opentelemetry::trace::{SpanKind, Status};
+use opentelemetry::{Array, StringValue, Value};
+use turnstream::error::ErrorKind;
+use turnstream::propagation::TraceContext;
+use turnstream::provider::{Reply, Retry};
+use turnstream::request::Options;
+use turnstream_otel::{Conventions, TelemetryExt};
+
+use crate::recorder::{RecordedSpan, Recorder};
+use crate::scenarios::{SCENARIOS, agent, answer, error, model, telemetry_of};
+use crate::trees::{recorded_telemetry, start};
+
+async fn run(name: &str) -> Recorder {
+    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
+    let (recorder, events) = start(scenario);
+    events.collect::<Vec<_>>().await;
+    recorder
+}
+
+fn finish_reason(span: &RecordedSpan) -> String {
+    match span.get("gen_ai.response.finish_reasons") {
+        Some(Value::Array(Array::String(reasons))) => {
+            let reasons: Vec<_> = reasons.iter().map(StringValue::as_str).collect();
+            reasons.join(" ")
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+/// The value of an attribute of the only event with this name.
+fn event_value(span: &RecordedSpan, event: &str, attribute: &str) -> Value {
+    let found: Vec<_> = span.events.iter().filter(|(name, _)| name == event).collect();
+    assert_eq!(found.len(), 1, "{:?}", span.events);
+    let found = found[0].1.iter().find(|it| it.key.as_str() == attribute);
+    found.unwrap_or_else(|| panic!("no {attribute}")).value.clone()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retry_is_an_event_in_the_span_of_its_request() {
+    let recorder = run("a retry by the provider").await;
+    let chat = recorder.span("chat m");
+    assert_eq!(event_value(&chat, "turnstream.retry", "error.type").as_str(), "overloaded");
+    assert_eq!(event_value(&chat, "turnstream.retry", "turnstream.retry.attempt"), Value::I64(1));
+    let Value::F64(delay) = event_value(&chat, "turnstream.retry", "turnstream.wait.duration")
+    else {
+        panic!("the delay is a number")
+    };
+    assert!(delay > 0.0 && chat.seconds() >= delay, "{delay}");
+    assert_eq!((chat.status, chat.kind), (Status::Unset, SpanKind::Client));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retracted_turn_has_a_span_of_its_own_with_an_error_and_its_usage() {
+    for name in ["a retraction by the provider", "a retraction by the agent"] {
+        let recorder = run(name).await;
+        let spans = recorder.spans();
+        let chats: Vec<_> = spans.iter().filter(|it| it.name == "chat m").collect();
+        assert_eq!(chats.len(), 2, "{name}");
+        assert_eq!(finish_reason(chats[0]), "error");
+        assert_eq!(chats[0].number("gen_ai.usage.input_tokens"), 100, "{name}");
+        assert_eq!(chats[0].status, Status::error(""));
+        assert_eq!(finish_reason(chats[1]), "stop");
+        assert!(chats[0].ended_at.unwrap() <= chats[1].started_at);
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_an_approval_is_an_event_outside_of_the_tools_span() {
+    let recorder = Recorder::default();
+    let telemetry = telemetry_of(&recorded_telemetry(&recorder));
+    let name = "an approval that is granted";
+    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
+    let mut events = (scenario.start)(telemetry);
+    while let Some(event) = events.next().await {
+        if event.unwrap().approval_request().is_some() {
+            tokio::time::advance(Duration::from_mins(1)).await;
+        }
+    }
+    let agent = recorder.span("invoke_agent main");
+    let wait = |attribute| event_value(&agent, "turnstream.approval_wait", attribute);
+    assert_eq!(wait("turnstream.approval.decision").as_str(), "approved");
+    assert_eq!(wait("turnstream.wait.duration"), Value::F64(60.0));
+    assert!(recorder.span("execute_tool drop").seconds() < 1.0);
+    assert!(agent.seconds() >= 60.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_did_not_run_is_an_event_with_its_decision() {
+    for (name, decision, kind) in [
+        ("an approval that is denied", "denied", Some("denied")),
+        ("an approval that is pending", "pending", None),
+    ] {
+        let recorder = run(name).await;
+        let agent = recorder.span("invoke_agent main");
+        let wait = event_value(&agent, "turnstream.approval_wait", "turnstream.approval.decision");
+        assert_eq!(wait.as_str(), decision);
+        let skipped = agent.events.iter().filter(|(name, _)| name == "turnstream.tool_not_run");
+        assert_eq!(skipped.count(), usize::from(kind.is_some()), "{name}");
+        if let Some(kind) = kind {
+            let found = event_value(&agent, "turnstream.tool_not_run", "turnstream.tool.result");
+            assert_eq!(found.as_str(), kind);
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_end_of_a_run_is_described_by_the_attributes_of_its_span() {
+    for (name, reason, phase, error_type) in [
+        ("an answer", "completed", None, None),
+        ("an approval that is pending", "pending", None, None),
+        ("an interrupt of a response", "interrupted", Some("streaming"), Some("interrupted")),
+        ("an interrupt of a tool", "interrupted", Some("tools"), Some("interrupted")),
+        ("a failure of the first request", "provider_error", None, Some("auth")),
+        ("a budget", "budget", None, None),
+    ] {
+        let recorder = run(name).await;
+        let agent = recorder.span("invoke_agent main");
+        assert_eq!(agent.text("turnstream.reason").as_deref(), Some(reason), "{name}");
+        assert_eq!(agent.text("turnstream.interrupted.phase").as_deref(), phase, "{name}");
+        assert_eq!(agent.text("error.type").as_deref(), error_type, "{name}");
+        let is_error = matches!(agent.status, Status::Error { .. });
+        assert_eq!(is_error, error_type.is_some(), "{name}");
+    }
+    let budget = run("a budget").await.span("invoke_agent main");
+    assert_eq!(budget.text("turnstream.budget.kind").as_deref(), Some("total_tokens"));
+    assert_eq!(budget.number("turnstream.budget.limit"), 150);
+    assert!(budget.number("turnstream.budget.used") > 150);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_is_a_request_with_a_purpose_and_marks_later_requests() {
+    let recorder = run("a compaction").await;
+    let compaction = recorder.span("chat");
+    assert_eq!(compaction.text("turnstream.request.purpose").as_deref(), Some("compaction"));
+    assert_eq!(compaction.number("gen_ai.usage.input_tokens"), 50);
+    let spans = recorder.spans();
+    let compacted: Vec<_> = spans
+        .iter()
+        .filter(|it| it.name == "chat m")
+        .map(|it| it.get("gen_ai.conversation.compacted").is_some())
+        .collect();
+    assert_eq!(compacted, [false, false, false, true]);
+    let agent = recorder.span("invoke_agent main");
+    event_value(&agent, "turnstream.compacted", "turnstream.items.replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tools_report_is_counted_in_its_span() {
+    let recorder = run("a budget").await;
+    let look = recorder.span("execute_tool look");
+    assert_eq!(look.number("turnstream.side_effects.count"), 1);
+    assert_eq!(look.number("turnstream.evidence.count"), 1);
+    assert_eq!(look.text("turnstream.tool.result").as_deref(), Some("ok"));
+    assert!((look.seconds() - 1.0).abs() < 0.01, "{}", look.seconds());
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_parent_and_the_links_of_a_run_are_the_given_contexts_only() {
+    use opentelemetry::trace::{TraceContextExt, Tracer};
+
+    let context = |number: u8| format!("00-{number:032x}-{number:016x}-01");
+    let parent = TraceContext::parse(&context(7), None).unwrap();
+    let recorder = Recorder::default();
+    // The current context of the thread.
+    let current = opentelemetry::Context::new().with_span(recorder.start("current"));
+    let _guard = current.attach();
+    let telemetry = recorded_telemetry(&recorder);
+    let with_parent = telemetry.start_run().with_parent(&parent).with_link(&parent);
+    for telemetry in [with_parent, telemetry.start_run()] {
+        let run = agent(model([answer("Hello.")])).run("Hi");
+        run.with_telemetry(telemetry).collect::<Vec<_>>().await;
+    }
+    let spans = recorder.spans();
+    let runs: Vec<_> = spans.iter().filter(|it| it.name == "invoke_agent").collect();
+    assert_eq!(runs[0].trace, 7_u128.into());
+    assert_eq!((runs[0].parent, runs[0].links), (Some(7_u64.into()), 1));
+    assert_eq!((runs[1].parent, runs[1].links), (None, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn options_are_attributes_of_requests() {
+    let recorder = Recorder::default();
+    let options = Options {
+        max_output_tokens: Some(500),
+        temperature: Some(0.7),
+        seed: Some(3),
+        ..Options::default()
+    };
+    let telemetry = recorded_telemetry(&recorder).start_run().with_options(&options);
+    let run = agent(model([answer("Hello.")])).with_options(options).run("Hi");
+    run.with_telemetry(telemetry).collect::<Vec<_>>().await;
+    let chat = recorder.span("chat m");
+    assert_eq!(chat.number("gen_ai.request.max_tokens"), 500);
+    assert_eq!(chat.get("gen_ai.request.temperature"), Some(&Value::F64(0.7)));
+    assert_eq!(chat.number("gen_ai.request.seed"), 3);
+    assert_eq!(chat.get("gen_ai.request.stream"), Some(&Value::Bool(true)));
+}
+
+#[tokio::test(start_paused = true)]
+async fn older_names_are_used_if_they_are_selected() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder).with_conventions(Conventions::General1_41);
+    let run = agent(model([answer("Hello.")])).run("Hi");
+    run.with_telemetry(&telemetry).collect::<Vec<_>>().await;
+    let chat = recorder.span("chat m");
+    assert_eq!(chat.number("gen_ai.usage.cache_creation.input_tokens"), 25);
+    assert_eq!(chat.get("gen_ai.usage.cache_write.input_tokens"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn two_runs_in_one_stream_have_a_span_each() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder);
+    let agent = agent(model([answer("One."), Reply::error(error(ErrorKind::Auth))]));
+    let both = agent.run("1").chain(agent.run("2"));
+    both.with_telemetry(&telemetry).collect::<Vec<_>>().await;
+    assert_eq!(recorder.trees(), "invoke_agent\n  chat m\ninvoke_agent !auth\n  chat m !auth\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_error_without_an_outcome_ends_all_spans() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder);
+    let broken = answer("Half").fail(error(ErrorKind::Server));
+    let provider = Retry::new(model([broken]));
+    let history = turnstream::History::from_items("h", [turnstream::Item::user("Go.")]);
+    let request = turnstream::Request::new(history);
+    let turn = turnstream::Provider::stream_turn(&provider, request);
+    let events = turn.map(|event| event.map(turnstream::Event::from));
+    events.with_telemetry(&telemetry).collect::<Vec<_>>().await;
+    assert_eq!(recorder.trees(), "invoke_agent !server\n  chat !server\n");
+    assert_eq!(finish_reason(&recorder.span("chat")), "error");
+}
