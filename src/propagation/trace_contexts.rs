@@ -1,7 +1,9 @@
 //! The contexts of a run's operations, shared by telemetry code and the run.
 
 use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
 
+use crate::error::ErrorKind;
 use crate::lock::lock_ignoring_poison;
 use crate::propagation::TraceContext;
 
@@ -13,6 +15,9 @@ use crate::propagation::TraceContext;
 /// of its call while it runs, after the event
 /// [`ToolStarted`](crate::event::ToolEvent::Started). Code that sets a context when it receives one
 /// of these events is therefore always in time.
+///
+/// In the other direction, the run stores two facts that its events do not contain, and that
+/// telemetry code [takes](Self::take_request_error).
 ///
 /// ```
 /// use turnstream::propagation::{TraceContext, TraceContexts};
@@ -32,6 +37,10 @@ struct Operation {
     current: Option<TraceContext>,
     /// The context of the request that is in progress.
     request: Option<TraceContext>,
+    /// The kind of the error with which the last request failed.
+    request_error: Option<ErrorKind>,
+    /// The time for which the last request waited for capacity of a pool.
+    pool_wait: Option<Duration>,
     /// The ids and the contexts of the calls that are in progress.
     calls: Vec<(String, TraceContexts)>,
 }
@@ -61,6 +70,29 @@ impl TraceContexts {
     /// Sets the context of the request that is in progress.
     pub fn set_request(&self, context: Option<TraceContext>) {
         self.lock().request = context;
+    }
+
+    /// Takes the kind of the error with which the last request failed. A run stores the kind before
+    /// the event that reports the failure, such as
+    /// [`Retracted`](crate::TurnEvent::Retracted) or [`Continued`](crate::Event::Continued).
+    pub fn take_request_error(&self) -> Option<ErrorKind> {
+        self.lock().request_error.take()
+    }
+
+    pub(crate) fn set_request_error(&self, kind: ErrorKind) {
+        self.lock().request_error = Some(kind);
+    }
+
+    /// Takes the time for which the last request waited for tokens, money or a slot of the agent's
+    /// [pool](crate::agent::Pool), if it waited. A run stores the time before the event
+    /// [`TurnStarted`](crate::Event::TurnStarted).
+    pub fn take_pool_wait(&self) -> Option<Duration> {
+        self.lock().pool_wait.take()
+    }
+
+    pub(crate) fn add_pool_wait(&self, wait: Duration) {
+        let total = &mut self.lock().pool_wait;
+        *total = Some(total.unwrap_or_default() + wait);
     }
 
     /// Returns the set that belongs to a call of the run, and to the sub-agent that the call runs.

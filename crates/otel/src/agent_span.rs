@@ -48,8 +48,9 @@ enum Phase {
     BetweenRequests,
     /// A request was announced, and its turn is not complete.
     Requesting { chat: Box<ChatSpan>, model: String },
-    /// The turn was retracted. Its provider asks again, or the run announces another request.
-    Retracted { model: String, at: SystemTime },
+    /// The turn was retracted. Its provider asks again, or the run announces another request. The
+    /// span of the failed request is open if its error may follow.
+    Retracted { failed: Option<Box<ChatSpan>>, model: String, at: SystemTime },
 }
 
 /// A call that is waiting or running.
@@ -154,6 +155,10 @@ impl AgentSpan {
     fn on_turn_started(&mut self, turn: u32, model: &str, transition: Option<Transition>) {
         let now = self.settings.clock.now();
         self.give_up_request(error_type::OTHER, now);
+        if let Some(wait) = self.contexts.take_pool_wait() {
+            let wait = KeyValue::new(attribute::own::WAIT_DURATION, wait.as_secs_f64());
+            self.span.add_event(event::POOL_WAIT, now, vec![wait]);
+        }
         let mut attributes = vec![KeyValue::new(attribute::own::TURN, i64::from(turn))];
         if let Some(transition) = transition {
             attributes.push(KeyValue::new(attribute::own::TRANSITION, transition.to_string()));
@@ -190,8 +195,9 @@ impl AgentSpan {
     fn open_chat(&mut self) -> &mut ChatSpan {
         match &mut self.phase {
             Phase::Requesting { .. } => {}
-            Phase::Retracted { model, at } => {
+            Phase::Retracted { model, at, .. } => {
                 let (model, at) = (std::mem::take(model), *at);
+                self.end_retracted(error_type::RETRACTED);
                 self.start_request(&model, Vec::new(), at);
             }
             Phase::BetweenRequests => self.start_request("", Vec::new(), self.last_event_at),
@@ -214,6 +220,7 @@ impl AgentSpan {
             | TurnEvent::ToolCallEnd { .. } => self.open_chat().on_chunk(),
             TurnEvent::UsageUpdate { usage } => self.open_chat().set_usage(*usage),
             TurnEvent::Retrying { attempt, delay_ms, error } => {
+                self.end_retracted(error.kind().as_str());
                 self.open_chat().on_retry(*attempt, *delay_ms, error);
             }
             TurnEvent::Retracted { usage, .. } => self.on_retracted(*usage),
@@ -238,10 +245,25 @@ impl AgentSpan {
         if let Some((mut chat, model)) = self.take_request() {
             chat.set_usage(usage);
             self.totals.add_request(usage);
-            chat.fail(error_type::RETRACTED, now);
-            self.phase = Phase::Retracted { model, at: now };
+            let failed = match self.contexts.take_request_error() {
+                Some(kind) => {
+                    chat.fail(kind.as_str(), now);
+                    None
+                }
+                None => Some(Box::new(chat)),
+            };
+            self.phase = Phase::Retracted { failed, model, at: now };
         }
         self.last_event_at = now;
+    }
+
+    /// Ends the span of a request whose turn was retracted.
+    fn end_retracted(&mut self, error_type: &str) {
+        if let Phase::Retracted { failed, at, .. } = &mut self.phase
+            && let Some(chat) = failed.take()
+        {
+            chat.fail(error_type, *at);
+        }
     }
 
     fn on_continued(&mut self, reason: Transition) {
@@ -252,14 +274,19 @@ impl AgentSpan {
 
     /// Ends the span of a request whose turn failed before it had any output to retract.
     fn give_up_request(&mut self, error_type: &str, at: SystemTime) {
+        let kind = match self.contexts.take_request_error() {
+            Some(kind) => kind.as_str(),
+            None => error_type,
+        };
         if let Some((chat, _)) = self.take_request() {
             self.totals.add_request(chat.usage());
-            chat.fail(error_type, at);
+            chat.fail(kind, at);
         }
     }
 
     /// Takes the request that is in progress, and its model.
     fn take_request(&mut self) -> Option<(ChatSpan, String)> {
+        self.end_retracted(error_type::RETRACTED);
         self.contexts.set_request(None);
         match std::mem::replace(&mut self.phase, Phase::BetweenRequests) {
             Phase::Requesting { chat, model } => Some((*chat, model)),

@@ -129,6 +129,7 @@ pub(crate) mod event {
     pub(crate) const APPROVAL_REQUESTED: &str = "turnstream.approval_requested";
     pub(crate) const APPROVAL_WAIT: &str = "turnstream.approval_wait";
     pub(crate) const COMPACTED: &str = "turnstream.compacted";
+    pub(crate) const POOL_WAIT: &str = "turnstream.pool_wait";
     pub(crate) const REASONING_DROPPED: &str = "turnstream.reasoning_dropped";
     pub(crate) const RETRY: &str = "turnstream.retry";
     pub(crate) const TOMBSTONED: &str = "turnstream.tombstoned";
@@ -144,10 +145,10 @@ pub(crate) mod error_type {
     pub(crate) const CANCELLED: &str = "cancelled";
     /// A compaction used tokens and failed.
     pub(crate) const COMPACTION_FAILED: &str = "compaction_failed";
-    /// The request failed, and the run continued with another one. The events do not contain the
-    /// error.
+    /// The request failed, and the run continued with another one. The error is not known if the
+    /// contexts of the spans are not part of the run's data.
     pub(crate) const OTHER: &str = "_OTHER";
-    /// The output so far was retracted.
+    /// The output so far was retracted after an error that is not known.
     pub(crate) const RETRACTED: &str = "retracted";
 }
 

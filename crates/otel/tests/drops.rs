@@ -28,8 +28,7 @@ async fn a_drop_after_any_event_ends_all_spans_with_an_error() {
                 for name in open {
                     let spans = recorder.spans();
                     let mut ended = spans.iter().filter(|it| it.name == name);
-                    let is_marked =
-                        ended.any(|it| it.text("error.type").as_deref() == Some("cancelled"));
+                    let is_marked = ended.any(|it| it.text("error.type").is_some());
                     assert!(is_marked, "{place}: `{name}`");
                 }
                 drops += 1;

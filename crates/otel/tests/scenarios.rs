@@ -11,7 +11,7 @@ use turnstream::env::Clock;
 use turnstream::error::{Error, ErrorKind};
 use turnstream::event::Event;
 use turnstream::item::History;
-use turnstream::provider::{Provider, Reply, Retry, Scripted};
+use turnstream::provider::{Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::request::Request;
 use turnstream::stream::{Step, loop_stream};
 use turnstream::tool::{Tool, ToolSpec};
@@ -279,7 +279,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             let retry = Retry::new(model([broken, answer("Done.")])).with_retraction();
             run_of(&agent(retry), telemetry)
         },
-        trees: "invoke_agent main\n  chat m !retracted\n  chat m\n",
+        trees: "invoke_agent main\n  chat m !overloaded\n  chat m\n",
     },
     Scenario {
         name: "a retraction by the agent",
@@ -287,7 +287,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             let broken = answer("Half").fail(error(ErrorKind::Overloaded));
             run_of(&agent(model([broken, answer("Done.")])), telemetry)
         },
-        trees: "invoke_agent main\n  chat m !retracted\n  chat m\n",
+        trees: "invoke_agent main\n  chat m !overloaded\n  chat m\n",
     },
     Scenario {
         name: "a fallback",
@@ -296,7 +296,16 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             let other = Scripted::new([answer("Done.")]).with_model("other");
             run_of(&agent(model([busy])).with_fallback(other), telemetry)
         },
-        trees: "invoke_agent main\n  chat m !_OTHER\n  chat other\n",
+        trees: "invoke_agent main\n  chat m !overloaded\n  chat other\n",
+    },
+    Scenario {
+        name: "a fallback inside of a provider",
+        start: |telemetry| {
+            let broken = answer("Half").fail(error(ErrorKind::Overloaded));
+            let other = Scripted::new([answer("Done.")]).with_model("other");
+            run_of(&agent(Fallback::new(model([broken])).or(other)), telemetry)
+        },
+        trees: "invoke_agent main\n  chat m !retracted\n  chat m\n",
     },
     Scenario {
         name: "a compaction",
@@ -382,7 +391,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         trees: "invoke_agent main !server
   chat m
   execute_tool look
-  chat m !retracted
+  chat m !server
   chat m !server
 ",
     },

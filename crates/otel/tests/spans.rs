@@ -1,10 +1,12 @@
 //! The attributes and events of spans.
 
+use std::num::NonZeroUsize;
 use std::time::Duration;
 
 use futures::StreamExt;
 use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry::{Array, StringValue, Value};
+use turnstream::agent::{Budget, Pool};
 use turnstream::error::ErrorKind;
 use turnstream::propagation::TraceContext;
 use turnstream::provider::{Reply, Retry};
@@ -235,4 +237,37 @@ async fn an_error_without_an_outcome_ends_all_spans() {
     events.with_telemetry(&telemetry).collect::<Vec<_>>().await;
     assert_eq!(recorder.trees(), "invoke_agent !server\n  chat !server\n");
     assert_eq!(finish_reason(&recorder.span("chat")), "error");
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_wait_for_a_pool_is_an_event_outside_of_the_requests_span() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder);
+    let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+    let slow = || answer("Slow.").delay(Duration::from_secs(30));
+    let agent = || agent(model([slow()])).with_budget(Budget::new().with_pool(pool.clone()));
+    let runs = ["first", "second"].map(|name| {
+        let spans = telemetry.start_run().with_agent_name(name);
+        let run = agent().run("Go.").with_data(spans.contexts());
+        run.with_telemetry(spans).collect::<Vec<_>>()
+    });
+    futures::future::join_all(runs).await;
+    let first = recorder.span("invoke_agent first");
+    assert!(first.events.iter().all(|(name, _)| name != "turnstream.pool_wait"));
+    let second = recorder.span("invoke_agent second");
+    let wait = event_value(&second, "turnstream.pool_wait", "turnstream.wait.duration");
+    let Value::F64(wait) = wait else { panic!("{wait:?}") };
+    assert!((wait - 30.0).abs() < 0.1, "{wait}");
+    let spans = recorder.spans();
+    let chat = spans.iter().rfind(|it| it.parent == Some(second.id)).unwrap();
+    assert!((chat.seconds() - 30.0).abs() < 0.1 && second.seconds() > 59.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_error_of_a_retracted_turn_is_unknown_without_the_runs_contexts() {
+    let recorder = Recorder::default();
+    let broken = answer("Half").fail(error(ErrorKind::Overloaded));
+    let run = agent(model([broken, answer("Done.")])).run("Go.");
+    run.with_telemetry(&recorded_telemetry(&recorder)).collect::<Vec<_>>().await;
+    assert_eq!(recorder.trees(), "invoke_agent\n  chat m !retracted\n  chat m\n");
 }

@@ -2,6 +2,8 @@
 
 use std::pin::pin;
 
+use tokio::time::Instant;
+
 use crate::agent::State;
 use crate::agent::budget::PoolAmount;
 use crate::agent::run::control::DeliveryPoint;
@@ -10,6 +12,7 @@ use crate::agent::run::run_shared::RunShared;
 use crate::agent::timed_call::{TOKEN_COUNTER_NAME, catch_named_panic};
 use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::Error;
+use crate::propagation::TraceContexts;
 use crate::request::Request;
 use crate::usage::Price;
 use crate::world::EffectKind;
@@ -53,6 +56,7 @@ async fn acquire_pool_capacity(
         Some(_) => 0,
         None => run.settings.limits.budget.wrap_up_tokens(),
     };
+    let started_at = Instant::now();
     let first = admission.replace_yielded_queue_position(false);
     let mut waited = false;
     let reservation = pool.reserve_amount(amount, keeping).at_front(first);
@@ -60,6 +64,9 @@ async fn acquire_pool_capacity(
         return false;
     };
     let slot = await_recording_pending(&mut waited, pool.queue_for_slot().at_front(first)).await;
+    if waited && let Some(contexts) = run.control().tools.data().get::<TraceContexts>() {
+        contexts.add_pool_wait(started_at.elapsed());
+    }
     if waited && should_recheck_before_sending(run, state) {
         drop((slot, reservation));
         admission.replace_yielded_queue_position(true);

@@ -14,6 +14,7 @@ use crate::agent::{Decision, Facts, NextAction, RunHandle, State, prompts};
 use crate::error::Error;
 use crate::event::{EndReason, Event};
 use crate::item::History;
+use crate::propagation::TraceContexts;
 use crate::provider::Provider;
 use crate::request::Request;
 use crate::stream::{Step, TurnStream};
@@ -274,6 +275,9 @@ impl RunContext {
     pub fn report_error(&self, state: &State, error: &Error) -> Option<Event> {
         let control = self.0.control();
         control.set_last_failure(error);
+        if let Some(contexts) = control.tools.data().get::<TraceContexts>() {
+            contexts.set_request_error(error.kind());
+        }
         self.0.finish_request();
         control.work.has_incomplete_turn.set(is_incomplete_turn(error));
         self.0.hooks().on_failure(state, error);
