@@ -134,6 +134,7 @@
 //! | `native-tls` | | TLS through the platform's own library |
 //! | `schemars` | yes | [`Tool::new`](tool::Tool), `Agent::with_output`: derive the schema of a tool or an answer from its type |
 //! | `validate` | | a full JSON Schema validator for tools with a raw schema |
+//! | `tracing` | | [`EventStreamExt::with_tracing`]: runs in the logs of the crate `tracing` |
 //! | `macros` | | [`#[tool]`](macro@tool) and [`#[tools]`](macro@tools), which turn functions into tools |
 //! | `skills` | | [`Skills`](tool::Skills), a folder of `SKILL.md` files as a source of tools |
 //!
@@ -152,6 +153,7 @@
 //! | `turnstream-postgres` | sessions in PostgreSQL, for [many machines](guide::many_machines) |
 //! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |
+//! | `turnstream-otel` | spans and metrics by OpenTelemetry's conventions for generative AI |
 //! | `turnstream-macros` | the macros of the feature `macros`; do not depend on it |
 //! | `turnstream-testing` | servers and test suites for tests: a model server and an MCP server on the loopback device, and suites for providers, stores, event logs and engines |
 //! | `turnstream-cli` | the program `turnstream`: an agent for the command line |
@@ -165,7 +167,7 @@
 //! [`ui`]: mod@ui
 // Without these features, links to the items of those features have no target.
 #![cfg_attr(
-    not(all(feature = "http", feature = "macros", feature = "skills")),
+    not(all(feature = "http", feature = "macros", feature = "skills", feature = "tracing")),
     allow(rustdoc::broken_intra_doc_links)
 )]
 #![cfg_attr(docsrs, feature(doc_cfg))]

@@ -8,6 +8,8 @@ use crate::event::Event;
 use crate::journal::Journal;
 use crate::journal::finish_with::FinishWith;
 use crate::journal::journal_to::JournalTo;
+#[cfg(feature = "tracing")]
+use crate::trace::WithTracing;
 use crate::trace::{Trace, TraceTo};
 
 /// Extension methods for event streams from an agent or a hand-written loop.
@@ -53,6 +55,34 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> impl Stream<Item = Result<Event, Error>> {
         TraceTo::new(self, trace.clone())
+    }
+
+    /// Reports the run to the subscriber of the crate `tracing`, for people who read logs.
+    ///
+    /// The run, each request, each call and each sub-agent has a span with the `gen_ai.*` fields of
+    /// OpenTelemetry's conventions. The end of the run, complete turns, results of calls and
+    /// requests for approval are events of level `INFO`, failures of level `WARN` or `ERROR`, and
+    /// the other steps of level `DEBUG`. The text of messages, arguments, results and errors is
+    /// reported only at the level `TRACE`. The logs of a tool are inside of the run's span.
+    ///
+    /// Dropping the returned stream ends all spans. For spans that are sent to a server, see the
+    /// crate `turnstream-otel`.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::{Agent, EventStreamExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// agent.run("Hi").with_tracing().for_each(|_event| async {}).await;
+    /// # }
+    /// ```
+    #[cfg(feature = "tracing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+    fn with_tracing(self) -> impl Stream<Item = Result<Event, Error>> {
+        WithTracing::new(self)
     }
 
     /// Ends a hand-written loop in the same way that an agent ends a run. Calls without a result

@@ -14,6 +14,8 @@ mod trace;
 mod trace_fold;
 mod trace_to;
 mod trace_writers;
+#[cfg(feature = "tracing")]
+mod with_tracing;
 
 pub use event::{TraceAction, TraceEvent, TraceResult};
 pub use read_jsonl::read_jsonl;
@@ -22,6 +24,8 @@ pub use step_time::StepTime;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;
 pub(crate) use trace_to::TraceTo;
+#[cfg(feature = "tracing")]
+pub(crate) use with_tracing::WithTracing;
 
 #[cfg(test)]
 mod tests;

@@ -29,6 +29,7 @@
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
+//! | `tracing_log` | a run in the logs of the crate `tracing` |
 //! | `trace_context` | the contexts of a distributed trace reach requests and tools |
 //! | `replay` | recorded runs are replayed, and resumed from a step with one change |
 //! | `tombstones` | items that are tombstoned during a run |
@@ -73,4 +74,6 @@ mod tool_choice;
 mod tool_sources;
 mod trace;
 mod trace_context;
+#[cfg(feature = "tracing")]
+mod tracing_log;
 mod world;

@@ -70,6 +70,9 @@ vendor's own key is used, for example DEEPSEEK_API_KEY; if a base URL is set, OP
 fallback. Ollama is used over its own protocol, by default on this machine; OLLAMA_API_KEY is sent
 if it is set.
 
+Log: RUST_LOG=turnstream=debug writes each step of the run to stderr, without the text of messages,
+calls and results. RUST_LOG=turnstream=trace adds the text.
+
 Exit code: 0 if the run completed, 2 for bad usage, 130 if Ctrl-C ended the program, else 1.
 ";
 

@@ -4,6 +4,7 @@ use std::env;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
+use tracing_subscriber::EnvFilter;
 use turnstream::agent::Limits;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::session::{Session, SessionState};
@@ -27,6 +28,7 @@ const MAX_PROMPT_BYTES: u64 = 4 * 1024 * 1024;
 
 /// Runs the program, and ends the process with its exit code.
 pub fn main() {
+    start_log();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let exit = match runtime {
         Ok(runtime) => {
@@ -42,6 +44,14 @@ pub fn main() {
         }
     };
     std::process::exit(exit as i32);
+}
+
+/// Writes a log of the run to stderr if the environment variable `RUST_LOG` selects what to log.
+fn start_log() {
+    if env::var_os("RUST_LOG").is_some_and(|filter| !filter.is_empty()) {
+        let filter = EnvFilter::from_default_env();
+        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    }
 }
 
 async fn run_program() -> ExitStatus {

@@ -1,6 +1,7 @@
 //! A run on the terminal: prints its events, and sends it the text and the verdicts of the user.
 
 use std::io::{self, Write};
+use std::pin::pin;
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -9,7 +10,7 @@ use turnstream::event::EndReason;
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
 use turnstream::tool::Verdict;
-use turnstream::{Error, Event, History, Outcome, TurnEvent};
+use turnstream::{Error, Event, EventStreamExt, History, Outcome, TurnEvent};
 
 use crate::approval::ApprovalMode;
 use crate::ctrl_c::CtrlC;
@@ -51,10 +52,11 @@ pub(crate) struct UserInterface {
 ///
 /// If the session can no longer be written, which ends the run.
 pub(crate) async fn drive_run(
-    mut run: SessionRun,
+    run: SessionRun,
     user: &mut UserInterface,
 ) -> Result<ExitStatus, Error> {
     let handle = run.handle();
+    let mut run = pin!(run.with_tracing());
     let UserInterface {
         printer: screen,
         approval,
@@ -81,13 +83,13 @@ pub(crate) async fn drive_run(
                     return Ok(ExitStatus::Quit);
                 }
                 interrupted = true;
-                run.interrupt();
+                handle.interrupt();
                 continue;
             }
             entered = lines.next_entry(), if typing => {
                 match entered {
                     Ok(Some(text)) if text.trim().is_empty() => {}
-                    Ok(Some(text)) => match run.steer(text.trim()) {
+                    Ok(Some(text)) => match handle.steer(text.trim()) {
                         Ok(_) => {
                             if let Err(error) = screen.report_steered(&text) {
                                 return Ok(stdout_error_exit(&error));
@@ -123,7 +125,7 @@ pub(crate) async fn drive_run(
                     // The cursor is at the end of the question, so start a new line.
                     let _ = writeln!(io::stderr());
                     interrupted = true;
-                    run.interrupt();
+                    handle.interrupt();
                     Ok(())
                 }
                 verdict = approval.verdict(&shown, lines) => match verdict {
@@ -144,7 +146,7 @@ pub(crate) async fn drive_run(
         let texts = outcome.undelivered.iter().flat_map(|late| &late.items);
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
-        return Ok(report_end(outcome, &run.history(), error_context));
+        return Ok(report_end(outcome, &handle.history(), error_context));
     }
 }
 

@@ -58,6 +58,7 @@ pub(crate) fn agent_command(directory: &Path, args: &[&str]) -> Command {
     for name in ["ANTHROPIC", "OPENAI", "GEMINI", "OLLAMA"] {
         command.env_remove(format!("{name}_API_KEY")).env_remove(format!("{name}_BASE_URL"));
     }
+    command.env_remove("RUST_LOG");
     for name in ["HTTP_PROXY", "http_proxy", "ALL_PROXY", "all_proxy", "NO_PROXY", "no_proxy"] {
         command.env_remove(name);
     }
@@ -1231,4 +1232,23 @@ async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_co
     assert_eq!(errors.len(), 1, "{err}");
     assert!(errors[0].contains("another program has written to the session"), "{err}");
     assert_eq!(session_lines(&temp).len(), 3);
+}
+
+#[test]
+fn a_log_of_the_run_is_written_to_stderr_without_its_text() {
+    let project = TempProject::new();
+    let mut agent = agent_command(&project.0, &["--json", LINE_COUNT_PROMPT]);
+    let output = agent.env("RUST_LOG", "turnstream=debug").output().unwrap();
+    let log = String::from_utf8(output.stderr).unwrap();
+    for step in
+        ["a request is sent", "the turn is complete", "the tool starts", "the run has ended"]
+    {
+        assert!(log.contains(step), "{step}: {log}");
+    }
+    for text in ["How many lines", "long.rs", "321"] {
+        assert!(!log.contains(text), "{text}: {log}");
+    }
+    let silent = agent_command(&project.0, &["--json", LINE_COUNT_PROMPT]).output().unwrap();
+    assert!(!String::from_utf8(silent.stderr).unwrap().contains("the turn is complete"));
+    assert_eq!(silent.status.code(), output.status.code());
 }
