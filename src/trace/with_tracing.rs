@@ -122,8 +122,8 @@ impl RunLog {
                 self.chat = Some(chat);
             }
             Event::Turn(event) => self.on_turn_event(event),
-            Event::Tool(ToolEvent::Nested { call_id, event, .. })
-            | Event::Nested { call_id, event, .. } => self.on_nested(call_id, event),
+            Event::Tool(ToolEvent::Nested { call_id, name, event })
+            | Event::Nested { call_id, name, event } => self.on_nested(call_id, name, event),
             Event::Tool(event) => self.on_tool_event(event),
             Event::Continued { reason } => {
                 debug!(parent: &self.span, ?reason, "the run continues");
@@ -230,13 +230,14 @@ impl RunLog {
         Some(self.calls.remove(at).span)
     }
 
-    fn on_nested(&mut self, call_id: &str, event: &Event) {
+    fn on_nested(&mut self, call_id: &str, name: &str, event: &Event) {
         let Some(call) = self.calls.iter_mut().find(|call| call.call_id == call_id) else { return };
         let sub_agent = call.sub_agent.get_or_insert_with(|| {
             let span = info_span!(
                 parent: &call.span,
                 "invoke_agent",
                 gen_ai.operation.name = "invoke_agent",
+                gen_ai.agent.name = name,
             );
             Box::new(Self::new(span))
         });

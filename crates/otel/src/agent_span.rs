@@ -363,8 +363,16 @@ impl AgentSpan {
     }
 
     fn start_call(&mut self, call_id: &str, name: &str, arguments: Option<&str>, at: SystemTime) {
-        if let Some(CallState::AwaitingVerdict { name, since }) = self.take_call(call_id) {
-            self.record_approval(call_id, &name, since, value::APPROVED, at);
+        match self.take_call(call_id) {
+            Some(CallState::AwaitingVerdict { name, since }) => {
+                self.record_approval(call_id, &name, since, value::APPROVED, at);
+            }
+            // The call starts again, for example because an engine has restored the run.
+            Some(CallState::Running { span, sub_agent }) => {
+                end_sub_agent(sub_agent, error_type::CANCELLED);
+                span.fail(error_type::CANCELLED, at);
+            }
+            None => {}
         }
         let start = ToolStart {
             parent: self.span.context(),

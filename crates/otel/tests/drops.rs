@@ -1,9 +1,14 @@
 //! Every span ends when the stream of events is dropped, wherever it is dropped.
 
-use futures::{FutureExt, StreamExt};
+use std::panic::AssertUnwindSafe;
 
-use crate::scenarios::SCENARIOS;
-use crate::trees::start;
+use futures::{FutureExt, StreamExt};
+use turnstream::event::{Event, ToolEvent};
+use turnstream_otel::TelemetryExt;
+
+use crate::recorder::Recorder;
+use crate::scenarios::{SCENARIOS, agent, answer, model};
+use crate::trees::{recorded_telemetry, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_drop_after_any_event_ends_all_spans_with_an_error() {
@@ -46,4 +51,33 @@ async fn a_stream_that_is_dropped_before_its_first_poll_has_no_spans() {
         drop(events);
         assert_eq!(recorder.spans().len(), 0, "{}", scenario.name);
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_in_a_hand_written_loop_ends_all_spans() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder);
+    let run = agent(model([answer("Hello.")])).run("Go.");
+    let mut left = 4;
+    let panicking = run.inspect(move |_| {
+        left -= 1;
+        assert!(left > 0, "the loop panics");
+    });
+    let reading = panicking.with_telemetry(&telemetry).for_each(|_| async {});
+    let panicked = AssertUnwindSafe(reading).catch_unwind().await;
+    assert!(panicked.is_err());
+    assert_eq!(recorder.open_spans(), Vec::<String>::new());
+    assert_eq!(recorder.trees(), "invoke_agent !cancelled\n  chat m !cancelled\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_that_starts_again_ends_its_earlier_span() {
+    let recorder = Recorder::default();
+    let (call_id, name) = ("c1".to_owned(), "look".to_owned());
+    let started = ToolEvent::Started { call_id, name, arguments: String::new() };
+    let events = [started.clone(), started].map(|event| Ok(Event::from(event)));
+    let events = futures::stream::iter(events).with_telemetry(&recorded_telemetry(&recorder));
+    events.collect::<Vec<_>>().await;
+    let tree = "invoke_agent\n  execute_tool look !cancelled\n  execute_tool look !cancelled\n";
+    assert_eq!((recorder.trees().as_str(), recorder.open_spans().len()), (tree, 0));
 }

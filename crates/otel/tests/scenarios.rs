@@ -405,6 +405,18 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         trees: "invoke_agent main\n  chat m\n  execute_tool look\n  chat m\n",
     },
     Scenario {
+        name: "a wrap-up turn after the time limit",
+        start: |telemetry| {
+            let budget = Budget::new()
+                .with_time_limit(Duration::from_secs(3))
+                .with_wrap_up()
+                .with_wrap_up_time(Duration::from_secs(1));
+            let agent = agent(model([call("stuck"), answer("A summary.")]));
+            run_of(&agent.with_budget(budget), telemetry)
+        },
+        trees: "invoke_agent main\n  chat m\n  execute_tool stuck !timeout\n  chat m\n",
+    },
+    Scenario {
         name: "a hand-written loop",
         start: |telemetry| {
             let model = model([answer("One."), answer("Two.")]);

@@ -8,6 +8,7 @@ use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry::{Array, StringValue, Value};
 use turnstream::agent::{Budget, Pool};
 use turnstream::error::ErrorKind;
+use turnstream::hub::{Hub, RunOwner, RunSource};
 use turnstream::propagation::TraceContext;
 use turnstream::provider::{Reply, Retry};
 use turnstream::request::Options;
@@ -270,4 +271,35 @@ async fn the_error_of_a_retracted_turn_is_unknown_without_the_runs_contexts() {
     let run = agent(model([broken, answer("Done.")])).run("Go.");
     run.with_telemetry(&recorded_telemetry(&recorder)).collect::<Vec<_>>().await;
     assert_eq!(recorder.trees(), "invoke_agent\n  chat m !retracted\n  chat m\n");
+}
+
+/// Starts a run in a hub.
+async fn start_in_hub(hub: &Hub, recorder: &Recorder, reply: Reply) -> RunOwner {
+    let mut spans = recorded_telemetry(recorder).start_run();
+    let run = agent(model([reply])).run("Go.").with_data(spans.contexts());
+    let source = RunSource::from(run).inspect(move |event| spans.observe(event));
+    hub.start("chat", source).await.unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_in_a_hub_has_one_tree_for_all_its_readers() {
+    let (hub, recorder) = (Hub::new(), Recorder::default());
+    let owner = start_in_hub(&hub, &recorder, answer("Hello.")).await;
+    let readers = [(); 3].map(|()| owner.read().count());
+    let read = futures::future::join_all(readers).await;
+    assert!(read.iter().all(|events| *events > 3), "{read:?}");
+    assert_eq!(recorder.open_spans(), Vec::<String>::new());
+    assert_eq!(recorder.trees(), "invoke_agent\n  chat m\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_hub_that_is_dropped_ends_the_spans_of_its_runs() {
+    let (hub, recorder) = (Hub::new(), Recorder::default());
+    let owner = start_in_hub(&hub, &recorder, answer("Half").hang()).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    assert_eq!(recorder.open_spans().len(), 2);
+    drop((owner, hub));
+    tokio::task::yield_now().await;
+    assert_eq!(recorder.open_spans(), Vec::<String>::new());
+    assert_eq!(recorder.trees(), "invoke_agent !cancelled\n  chat m !cancelled\n");
 }
