@@ -46,7 +46,7 @@ impl Telemetry {
     /// and results of calls. This setting overrides the environment variable.
     ///
     /// Content is recorded as it appears in the run's events, after the agent's
-    /// [redaction hooks](turnstream::agent::Hook).
+    /// [redaction hooks](turnstream::agent::hook::Hook).
     pub fn with_content(self, is_recorded: bool) -> Self {
         let content = match is_recorded {
             true => ContentSetting::On(None),
