@@ -99,6 +99,7 @@
 //! | | [`framing`] | the bytes of an answer, split into frames |
 //! | 2 | [`request`], [`turn`], [`sse`] | a single turn, as data |
 //! | 1 | [`item`] | messages, calls and results, and the [`History`] that they form |
+//! | | [`propagation`] | the trace contexts that connect requests and tools to a distributed trace |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | errors, token counts, randomness and timers |
 //!
 //! # The guide
