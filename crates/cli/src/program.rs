@@ -4,7 +4,9 @@ use std::env;
 use std::io::{self, IsTerminal, Read, Write};
 use std::path::{Path, PathBuf};
 
-use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::util::SubscriberInitExt;
 use turnstream::agent::Limits;
 use turnstream::item::{PendingCall, ToolCall};
 use turnstream::session::{Session, SessionState};
@@ -48,9 +50,16 @@ pub fn main() {
 
 /// Writes a log of the run to stderr if the environment variable `RUST_LOG` selects what to log.
 fn start_log() {
-    if env::var_os("RUST_LOG").is_some_and(|filter| !filter.is_empty()) {
-        let filter = EnvFilter::from_default_env();
-        tracing_subscriber::fmt().with_env_filter(filter).with_writer(io::stderr).init();
+    let Ok(filter) = env::var("RUST_LOG") else { return };
+    if filter.is_empty() {
+        return;
+    }
+    match filter.parse::<Targets>() {
+        Ok(targets) => {
+            let lines = tracing_subscriber::fmt::layer().with_writer(io::stderr);
+            tracing_subscriber::registry().with(lines).with(targets).init();
+        }
+        Err(error) => render::print_error(&format!("`RUST_LOG` is ignored: {error}")),
     }
 }
 

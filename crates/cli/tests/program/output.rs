@@ -1248,6 +1248,13 @@ fn a_log_of_the_run_is_written_to_stderr_without_its_text() {
     for text in ["How many lines", "long.rs", "321"] {
         assert!(!log.contains(text), "{text}: {log}");
     }
+    let invalid = agent_command(&project.0, &["--json", LINE_COUNT_PROMPT])
+        .env("RUST_LOG", "turnstream=loud")
+        .output()
+        .unwrap();
+    let error = String::from_utf8(invalid.stderr).unwrap();
+    assert!(error.contains("`RUST_LOG` is ignored: "), "{error}");
+    assert_eq!(invalid.status.code(), output.status.code());
     let silent = agent_command(&project.0, &["--json", LINE_COUNT_PROMPT]).output().unwrap();
     assert!(!String::from_utf8(silent.stderr).unwrap().contains("the turn is complete"));
     assert_eq!(silent.status.code(), output.status.code());
