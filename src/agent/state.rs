@@ -8,8 +8,8 @@ use crate::agent::budget::TargetProgress;
 use crate::agent::evidence::EvidenceLog;
 use crate::agent::phase::compaction_state::CompactionState;
 use crate::agent::repeat_counter::RepeatCounter;
-use crate::agent::{NextAction, ResumeVerdicts, prompts};
-use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, Transition};
+use crate::agent::{Decision, NextAction, ResumeVerdicts, prompts};
+use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, StopAction, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpecs;
 use crate::stream::Step;
@@ -52,6 +52,9 @@ pub struct StateFields {
     pub evidence: EvidenceState,
     /// The calls that are waiting for a verdict.
     pub approvals: Approvals,
+    /// The action by which the model ends the run, if the latest turn contains a valid call to
+    /// [`Tool::stop`](crate::Tool::stop).
+    pub stop_action: Option<Arc<StopAction>>,
     /// The run's progress toward the token target.
     pub(in crate::agent) target_progress: TargetProgress,
     /// The data that determines when the history is compacted.
@@ -124,6 +127,8 @@ pub struct EvidenceState {
     /// Whether the model's claim to be done was rejected for lack of evidence, and no new input has
     /// been delivered since then.
     pub claim_rejected: bool,
+    /// Whether the agent [requires evidence](crate::Agent::with_evidence).
+    pub is_required: bool,
 }
 
 /// The calls in a run that are waiting for a verdict.
@@ -171,6 +176,7 @@ impl State {
             model_selection: ModelSelection::default(),
             evidence: EvidenceState::default(),
             approvals: Approvals::default(),
+            stop_action: None,
             target_progress: TargetProgress::default(),
             compaction: CompactionState::default(),
             follow_up_due: false,
@@ -194,6 +200,7 @@ impl State {
             pending,
             pollable_call_ids: polls,
             calls_over_limit: limited,
+            stop_action,
         } = answered;
         let mut kinds = results.iter().map(|result| result.kind);
         // For a turn without calls, the next action updates the counter.
@@ -213,7 +220,20 @@ impl State {
             }
             it.evidence.log.record_batch(&results);
             it.approvals = Approvals { resume_verdicts: None, pending };
+            // The calls beside a stop action may be resumed, and their results keep the action.
+            it.stop_action = stop_action.or(it.stop_action.take().filter(|_| turn.is_none()));
         })
+    }
+
+    /// Returns whether the model has stopped on its own, either with a turn without calls or with a
+    /// [stop action](crate::Tool::stop) beside which no call is pending. The state must include the
+    /// results of the turn's calls.
+    pub fn has_stopped(&self, decision: &Decision) -> bool {
+        match decision {
+            Decision::Stop => true,
+            Decision::RunTools => self.stop_action.is_some() && self.approvals.pending.is_empty(),
+            Decision::RefuseTools { .. } | Decision::Continue(_) | Decision::Fail(_) => false,
+        }
     }
 
     /// Returns the state for a wrap-up turn that starts because the loop body was dropped before it

@@ -11,12 +11,14 @@ mod end_reason;
 mod event;
 mod json;
 mod outcome;
+mod stop_action;
 mod transition;
 
 pub use budget_exceeded::{BudgetExceeded, BudgetKind};
 pub use end_reason::{EndReason, InterruptedPhase};
 pub use event::{Event, ToolEvent};
 pub use outcome::{Outcome, UndeliveredInput, UnfinishedRun};
+pub use stop_action::{StopAction, StopActionReason};
 pub use transition::{AppendReason, RewriteReason, Transition};
 
 #[cfg(test)]

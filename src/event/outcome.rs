@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
-use crate::event::{BudgetExceeded, EndReason, InterruptedPhase};
+use crate::event::{BudgetExceeded, EndReason, InterruptedPhase, StopAction};
 use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
 use crate::usage::Usage;
@@ -73,6 +73,8 @@ pub struct Outcome {
     /// change that no check followed. Set only if the agent [requires
     /// evidence](crate::Agent::with_evidence).
     pub unproven: Option<Box<str>>,
+    /// The [action](crate::Tool::stop) by which the model ended the run, if any.
+    pub stop_action: Option<Box<StopAction>>,
     /// The exhausted budget, if any. This field is always set if the end reason is
     /// [`EndReason::Budget`] or if a token target was abandoned.
     pub budget: Option<BudgetExceeded>,
@@ -91,13 +93,15 @@ impl PartialEq for Outcome {
     fn eq(&self, other: &Self) -> bool {
         let Self { reason, partial, text, turns, usage, nested_usage, cost, new_items, .. } = self;
         let Self { error, pending, undelivered, evidence, budget, why, .. } = self;
-        let Self { proof, unproven, unknown_stop_reason, nested_cost, history: _, .. } = self;
+        let Self {
+            proof, unproven, stop_action, unknown_stop_reason, nested_cost, history: _, ..
+        } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
-            && *unproven == other.unproven
+            && (unproven, stop_action) == (&other.unproven, &other.stop_action)
             && (unknown_stop_reason, nested_cost)
                 == (&other.unknown_stop_reason, &other.nested_cost)
     }
@@ -325,6 +329,8 @@ struct OutcomeRepr {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     unproven: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    stop_action: Option<Box<StopAction>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     budget: Option<BudgetExceeded>,
 }
 
@@ -353,6 +359,7 @@ impl From<OutcomeRepr> for Outcome {
             evidence: wire.evidence,
             proof: wire.proof,
             unproven: wire.unproven,
+            stop_action: wire.stop_action,
             budget: wire.budget,
         }
     }
@@ -383,6 +390,7 @@ impl From<Outcome> for OutcomeRepr {
             evidence: outcome.evidence,
             proof: outcome.proof,
             unproven: outcome.unproven,
+            stop_action: outcome.stop_action,
             budget: outcome.budget,
         }
     }

@@ -417,6 +417,7 @@ impl RunFold {
             evidence: self.evidence.iter().cloned().chain(held).collect(),
             proof: None,
             unproven: None,
+            stop_action: None,
             budget,
         }
     }

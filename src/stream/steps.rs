@@ -7,9 +7,11 @@ use std::task::{Context, Poll};
 use futures::Stream;
 use futures::stream::{self, BoxStream, StreamExt};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::stream::Step;
+use crate::turn::{PartialTurn, TurnEvent};
+use crate::usage::Usage;
 
 /// A boxed stream of steps whose values are [`Event`]s. Boxing gives all arms of a loop's body the
 /// same return type.
@@ -43,6 +45,71 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
     pub fn preceded_by(self, events: impl IntoIterator<Item = Event, IntoIter: Send + 'a>) -> Self {
         let values = stream::iter(events).map(|event| Ok(Step::Value(event)));
         Self::new(values.chain(self))
+    }
+
+    /// Replaces an error of the given kind with the steps that `then` returns, so that the loop
+    /// goes on. All other steps and errors pass through.
+    ///
+    /// If the failed turn has already emitted events, a
+    /// [`Retracted`](crate::TurnEvent::Retracted) event comes first. It tells the consumer and the
+    /// journal that these events are void, and contains the usage of the attempt.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::TurnStreamExt;
+    /// use turnstream::{ErrorKind, History, Request, Steps, loop_stream};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// // The first answer breaks off.
+    /// let model = Scripted::new([Reply::text("Forty-").disconnect(), Reply::text("Forty-two.")]);
+    /// let events = loop_stream(History::new(["What is it?"]), move |history| {
+    ///     let turn = model.stream_turn(Request::new("scripted", history.clone()));
+    ///     let steps = turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) });
+    ///     Steps::new(steps).recover(ErrorKind::IncompleteTurn, |_error| Steps::next(history))
+    /// });
+    /// assert!(events.all(|event| async move { event.is_ok() }).await);
+    /// # }
+    /// ```
+    pub fn recover(self, kind: ErrorKind, then: impl FnOnce(Error) -> Self + Send + 'a) -> Self {
+        Self::new(async_stream::stream! {
+            let mut steps = self;
+            let mut is_turn_open = false;
+            let error = loop {
+                match steps.next().await {
+                    Some(Err(error)) if error.kind() == kind => break error,
+                    Some(step) => {
+                        if let Ok(Step::Value(Event::Turn(event))) = &step {
+                            is_turn_open = match event {
+                                TurnEvent::Retracted { .. } | TurnEvent::TurnComplete { .. } => false,
+                                TurnEvent::Retrying { .. } => is_turn_open,
+                                TurnEvent::TextDelta { .. }
+                                | TurnEvent::ReasoningDelta { .. }
+                                | TurnEvent::RefusalDelta { .. }
+                                | TurnEvent::ToolCallStart { .. }
+                                | TurnEvent::ToolCallArgsDelta { .. }
+                                | TurnEvent::ToolCallEnd { .. }
+                                | TurnEvent::UsageUpdate { .. } => true,
+                            };
+                        }
+                        yield step;
+                    }
+                    None => return,
+                }
+            };
+            drop(steps);
+            if is_turn_open {
+                let partial = error.find_source::<PartialTurn>();
+                let usage = partial.map_or_else(Usage::default, PartialTurn::usage);
+                let why = format!("the turn failed: {error}");
+                yield Ok(Step::Value(TurnEvent::Retracted { why, usage }.into()));
+            }
+            let mut steps = then(error);
+            while let Some(step) = steps.next().await {
+                yield step;
+            }
+        })
     }
 
     fn from_step(step: Step<Event, S>) -> Self {

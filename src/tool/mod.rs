@@ -58,6 +58,7 @@ mod derived_spec;
 mod external_tool;
 mod late_bound_tool;
 mod rationale;
+mod stop_tool;
 mod typed_tool;
 mod with_rationale;
 

@@ -13,7 +13,7 @@ pub const DEFAULT_TIMEOUT: Duration = Duration::from_mins(10);
 pub(super) struct ToolSettings {
     pub(super) timeout: Option<Duration>,
     /// Whether each flag is set, indexed by `ToolFlag`.
-    flags: [bool; 7],
+    flags: [bool; 8],
 }
 
 /// A property that a tool declares.
@@ -33,6 +33,8 @@ pub(super) enum ToolFlag {
     /// Repeated calls to the tool do not mean that the run is stuck, even if they return the same
     /// result.
     Pollable,
+    /// A valid call to the tool ends the run.
+    EndsRun,
 }
 
 impl ToolSettings {

@@ -13,6 +13,7 @@ use crate::item::{ToolCall, ToolResult};
 use crate::request::{ToolSpec, ToolSpecs};
 use crate::tool::search::{CALL_TOOL, SearchState, ToolSearch};
 use crate::tool::unwrapped_call;
+use crate::tool::with_rationale::RationaleMode;
 use crate::tool::{DEFAULT_TIMEOUT, Tool};
 
 /// The default maximum number of calls from one turn that run concurrently.
@@ -43,7 +44,7 @@ pub struct Toolkit {
     max_concurrency: usize,
     first_call_only: bool,
     is_dry_run: bool,
-    adds_rationale: bool,
+    rationale: RationaleMode,
     timeout: TimeLimit,
     max_result_bytes: usize,
     on_truncate: Option<Arc<OnTruncate>>,
@@ -71,7 +72,7 @@ impl Toolkit {
             max_concurrency: DEFAULT_MAX_CONCURRENCY,
             first_call_only: false,
             is_dry_run: false,
-            adds_rationale: false,
+            rationale: RationaleMode::None,
             timeout: TimeLimit::Default(DEFAULT_TIMEOUT),
             max_result_bytes: DEFAULT_MAX_RESULT_BYTES,
             on_truncate: None,
@@ -279,7 +280,31 @@ impl Toolkit {
     /// # }
     /// ```
     pub fn with_rationale(mut self) -> Self {
-        self.adds_rationale = true;
+        self.rationale = RationaleMode::Optional;
+        self.rebuild_with_tools(self.tools.iter().cloned())
+    }
+
+    /// Requires the model to state the expected outcome of each call, so that each step of an
+    /// audited run says what it was for. This is [`with_rationale`](Self::with_rationale), except
+    /// that `_why` and its `expected_outcome` are required: a call without them receives an
+    /// [`InvalidArguments`](crate::item::ResultKind::InvalidArguments) result and does not run.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Toolkit;
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let schema = json!({ "type": "object", "properties": {} });
+    /// let tool = Tool::raw(ToolSpec::new("deploy", "", schema), |_, _| async { "deployed" })?;
+    /// let kit = Toolkit::new([tool]).with_required_rationale();
+    ///
+    /// let deploy = kit.get("deploy").unwrap();
+    /// assert!(deploy.prepare("{}").is_err());
+    /// assert!(deploy.prepare(r#"{"_why":{"expected_outcome":"The site is up"}}"#).is_ok());
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn with_required_rationale(mut self) -> Self {
+        self.rationale = RationaleMode::Required;
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
@@ -374,7 +399,7 @@ impl Toolkit {
 
     /// Returns a copy of the toolkit in which `tools` replace the existing tools.
     fn rebuild_with_tools(&self, tools: impl IntoIterator<Item = Tool>) -> Self {
-        let audit = |tool: Tool| if self.adds_rationale { tool.with_rationale() } else { tool };
+        let audit = |tool: Tool| tool.asking_for_rationale(self.rationale);
         let tools: Arc<[Tool]> = tools.into_iter().map(audit).collect();
         if let Some(search) = &self.search {
             let search = SearchState::new(search.settings.clone(), &tools);

@@ -34,18 +34,45 @@ impl Tool {
     /// # Ok::<(), turnstream::Error>(())
     /// ```
     pub fn with_rationale(self) -> Self {
-        let Some(spec) = spec_with_rationale(self.spec()) else { return self };
+        self.asking_for_rationale(RationaleMode::Optional)
+    }
+
+    pub(super) fn asking_for_rationale(self, mode: RationaleMode) -> Self {
+        let is_required = match mode {
+            RationaleMode::None => return self,
+            RationaleMode::Optional => false,
+            RationaleMode::Required => true,
+        };
+        let Some(spec) = spec_with_rationale(self.spec(), is_required) else { return self };
         let Self { handler, settings, fingerprint, agent } = self;
         let prepare = move |_: &ToolSpec, written: &str| {
-            handler.prepare(&Rationale::split_arguments(written).1)
+            let (why, arguments) = Rationale::split_arguments(written);
+            let expected = why.expected_outcome.as_deref().unwrap_or_default();
+            if is_required && expected.trim().is_empty() {
+                return Err(NO_EXPECTED_OUTCOME.to_owned());
+            }
+            handler.prepare(&arguments)
         };
         Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 }
 
+/// Whether a toolkit's tools ask for a rationale.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RationaleMode {
+    None,
+    Optional,
+    /// A call without an expected outcome receives an error result.
+    Required,
+}
+
+/// The result of a call that must state its expected outcome, but does not.
+const NO_EXPECTED_OUTCOME: &str =
+    "`_why.expected_outcome` is missing: state what should be true when the call has ended";
+
 /// Returns a copy of the spec with the `_why` property added, or `None` if the property cannot be
 /// added.
-fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
+fn spec_with_rationale(spec: &ToolSpec, is_required: bool) -> Option<ToolSpec> {
     let mut spec = spec.clone();
     let mut parameters = spec.parameters.to_value();
     let schema = parameters.as_object_mut()?;
@@ -57,7 +84,15 @@ fn spec_with_rationale(spec: &ToolSpec) -> Option<ToolSpec> {
     if properties.contains_key(RATIONALE_FIELD) {
         return None;
     }
-    properties.insert(RATIONALE_FIELD.to_owned(), rationale_schema());
+    let mut rationale = rationale_schema();
+    if is_required {
+        rationale["required"] = json!(["expected_outcome"]);
+    }
+    properties.insert(RATIONALE_FIELD.to_owned(), rationale);
+    if is_required {
+        let required = schema.entry("required").or_insert_with(|| json!([]));
+        required.as_array_mut()?.push(json!(RATIONALE_FIELD));
+    }
     spec.parameters = parameters.into();
     Some(spec)
 }

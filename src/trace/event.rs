@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
+use crate::event::StopAction;
 use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, StepTime, ToolExit};
@@ -104,6 +105,9 @@ pub enum TraceAction {
         /// The final text of the run, shortened to one line.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         text: String,
+        /// The [action](crate::Tool::stop) by which the model ended the run, if any.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stop_action: Option<Box<StopAction>>,
     },
 }
 

@@ -345,7 +345,8 @@ impl TraceFold {
         let (turn, model) = (self.run.turn_number, self.run.model.clone());
         let model = self.run.final_text.take().map_or(model, |trace_result| trace_result.model);
         let text = to_single_line(&outcome.text);
-        let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text };
+        let stop_action = outcome.stop_action.clone();
+        let action = TraceAction::Stop { stop_reason: stop_reason.to_owned(), text, stop_action };
         let began = self.run.began;
         self.new_step(turn, model, action, result, (began, now))
     }

@@ -438,6 +438,7 @@ async fn signals_are_reported_as_they_occur_and_can_be_collected() {
         missing_termination: MissingTermination {
             max_same_failures: 2,
             max_turns_without_progress: 0,
+            ..MissingTermination::default()
         },
         planning_without_execution: PlanningWithoutExecution { max_planning_turns: 0 },
         context_bloat: ContextBloat {

@@ -64,6 +64,7 @@ mod repeated_calls;
 mod replay;
 mod retries;
 mod run_data;
+mod stop_action;
 mod structured_output;
 mod sub_agents;
 mod subagent_results;

@@ -20,7 +20,7 @@ count() { # Counts the tests with this name and these options of the test runner
 
 run() { # Runs the tests with this name and these options of the test runner, and prints its closing lines.
     "${test[@]}" --no-fail-fast -- ${only:+"$only"} "$@" 2>&1 | tee "$log" |
-        { grep --line-buffered -E '^( +Running |test |failures:|---- |thread |error)' || true; } ||
+        { grep --line-buffered -E '^( +Running |test |failures:|---- |thread |error|seed |violation)' || true; } ||
         { tail -150 "$log"; exit 1; }
 }
 

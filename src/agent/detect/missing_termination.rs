@@ -5,10 +5,8 @@ use std::collections::HashMap;
 use crate::agent::detect::detection_input::{CompletedIteration, DetectionInput, Finding};
 use crate::item::Evidence;
 
-/// Detects runs that keep calling tools while the results of their checks stay the same.
-///
-/// Runs that have not recorded a check yet are ignored, since the model may still be gathering
-/// information.
+/// Detects runs that keep calling tools while the results of their checks stay the same, or
+/// without any check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MissingTermination {
     /// How many times in a row the same check must fail with the same exit code and error output
@@ -19,11 +17,20 @@ pub struct MissingTermination {
     /// is reported; 10 by default. Only turns that follow a check and contain tool calls are
     /// counted. If set to 0, this problem is never reported.
     pub max_turns_without_progress: u32,
+    /// The number of turns with tool calls without any check after which a problem is reported; 20
+    /// by default. Only runs of an agent that [requires evidence](crate::Agent::with_evidence) are
+    /// examined, since other runs need not record checks. If set to 0, this problem is never
+    /// reported.
+    pub max_turns_without_evidence: u32,
 }
 
 impl Default for MissingTermination {
     fn default() -> Self {
-        Self { max_same_failures: 3, max_turns_without_progress: 10 }
+        Self {
+            max_same_failures: 3,
+            max_turns_without_progress: 10,
+            max_turns_without_evidence: 20,
+        }
     }
 }
 
@@ -48,7 +55,15 @@ impl MissingTermination {
             // Only a problem that starts with the latest iteration is reported.
             found = stuck.or_else(|| is_quiet.then(finding));
         }
-        found
+        let turns = u32::try_from(seen.iterations.len()).unwrap_or(u32::MAX);
+        let is_unproven = seen.state.evidence.is_required
+            && last.is_empty()
+            && self.max_turns_without_evidence > 0
+            && turns == self.max_turns_without_evidence;
+        found.or_else(|| {
+            let message = format!("no check was recorded in {turns} turns");
+            is_unproven.then_some(Finding { call_id: None, message })
+        })
     }
 
     /// Counts the checks in an iteration. Returns whether any check returned a new result, along

@@ -26,11 +26,26 @@ impl RequireEvidence {
         standing.verdict_under(self)
     }
 
-    /// If the turn's text says that the model is blocked, returns a description of what is missing.
-    /// The description is empty if the text does not say what is missing. Returns `None` if the
-    /// model is not blocked.
-    fn blocked_reason(&self, turn: &Turn) -> Option<String> {
-        (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned())
+    /// If the model's stop action or the turn's text says that the model is blocked, returns a
+    /// description of what is missing. The description is empty if the text does not say what is
+    /// missing. Returns `None` if the model is not blocked.
+    fn blocked_reason(&self, state: &State, turn: &Turn) -> Option<String> {
+        match &state.stop_action {
+            Some(action) => action.missing_if_blocked().map(str::to_owned),
+            None => (self.blocked_detector)(turn).map(|missing| missing.trim().to_owned()),
+        }
+    }
+
+    /// Returns why the claim in a stop action is not proven, or `None` if it is proven.
+    fn reject_reason(&self, state: &State) -> Option<String> {
+        let log = &state.evidence.log;
+        if let Some(missing) = self.unproven_reason(log) {
+            return Some(missing.to_string());
+        }
+        let cited = state.stop_action.as_deref()?.evidence.as_deref()?;
+        (!log.proves(cited, self)).then(|| {
+            format!("the cited check `{cited}` was not recorded as passed since the last change")
+        })
     }
 
     fn unproven_reason(&self, standing: &EvidenceLog) -> Option<UnprovenReason> {
@@ -54,8 +69,8 @@ impl Hook for RequireEvidence {
         "the evidence policy".into()
     }
 
-    fn give_up_reason(&self, _: &State, turn: &Turn) -> Option<String> {
-        self.blocked_reason(turn).filter(|missing| !missing.is_empty())
+    fn give_up_reason(&self, state: &State, turn: &Turn) -> Option<String> {
+        self.blocked_reason(state, turn).filter(|missing| !missing.is_empty())
     }
 
     fn judge_evidence(&self, state: &State) -> Option<EvidenceVerdict> {
@@ -63,18 +78,17 @@ impl Hook for RequireEvidence {
     }
 
     fn before_stop<'a>(&'a self, state: &'a State, turn: &'a Turn) -> HookFuture<'a, StopDecision> {
-        let decision = match self.blocked_reason(turn) {
+        let decision = match self.blocked_reason(state, turn) {
             Some(missing) if !missing.is_empty() => StopDecision::Blocked(missing),
             Some(_) => StopDecision::RequireEvidence {
                 text: blocked_prompt(),
                 reason: NO_MISSING_ITEM_NAMED.to_owned(),
             },
-            None => match self.unproven_reason(&state.evidence.log) {
+            None => match self.reject_reason(state) {
                 None => StopDecision::Allow,
-                Some(missing) => StopDecision::RequireEvidence {
-                    text: unproven_prompt(&missing),
-                    reason: missing.to_string(),
-                },
+                Some(reason) => {
+                    StopDecision::RequireEvidence { text: unproven_prompt(&reason), reason }
+                }
             },
         };
         future::ready(Ok(decision)).boxed()
@@ -83,7 +97,7 @@ impl Hook for RequireEvidence {
 
 const NO_MISSING_ITEM_NAMED: &str = "it says that it is blocked without naming what is missing";
 
-fn unproven_prompt(missing: &UnprovenReason) -> String {
+fn unproven_prompt(missing: &str) -> String {
     format!(
         "You have stopped, but nothing proves that you are done: {missing}. Run a check that passes \
          and name it in your answer. If you cannot, answer with a first line `BLOCKED: ` and the \

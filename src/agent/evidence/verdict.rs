@@ -90,6 +90,14 @@ impl EvidenceLog {
         others.chain(left.filter_map(|(_, check)| check.to_json())).collect()
     }
 
+    /// Returns whether the command of a check that passed after the last change is `command`.
+    pub(super) fn proves(&self, command: &str, policy: &RequireEvidence) -> bool {
+        let ChangesAndChecks { changes, checks } = ChangesAndChecks::from_log(self, policy);
+        checks
+            .iter()
+            .any(|check| check.evidence.command == command && check.passed_after_changes(&changes))
+    }
+
     /// Returns whether the log contains a change.
     pub(super) fn has_changes(&self, policy: &RequireEvidence) -> bool {
         self.entries().iter().any(|noted| is_change(noted, policy))

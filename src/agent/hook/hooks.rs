@@ -47,6 +47,11 @@ impl Hooks {
         self.evidence_policy = Some(policy);
     }
 
+    /// Returns whether an evidence policy is set.
+    pub(in crate::agent) fn has_evidence_policy(&self) -> bool {
+        self.evidence_policy.is_some()
+    }
+
     /// Returns a copy that contains only the evidence policy.
     pub(in crate::agent) fn evidence_policy_only(&self) -> Self {
         Self { evidence_policy: self.evidence_policy.clone(), ..Self::new() }

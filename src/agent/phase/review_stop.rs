@@ -11,7 +11,7 @@ use crate::agent::phase::external_facts::gather_facts;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{self, NextAction, State, StopReview};
 use crate::error::Error;
-use crate::event::{BudgetExceeded, BudgetKind, Transition};
+use crate::event::{BudgetExceeded, BudgetKind, StopAction, Transition};
 use crate::item::Evidence;
 use crate::turn::Turn;
 use crate::world::EffectKind;
@@ -133,12 +133,24 @@ async fn run_checks(
     may_prove: bool,
 ) -> Result<RecordedReview, Error> {
     // A model that gives up has no answer to validate.
-    if run.hooks().give_up_reason(state, turn)?.is_none()
-        && let Some(objection) = run.settings.validators.first_failure(turn)?
-    {
+    let is_blocked = blocked_by_action(state) != StopDecision::Allow
+        || run.hooks().give_up_reason(state, turn)?.is_some();
+    if !is_blocked && let Some(objection) = run.settings.validators.first_failure(turn)? {
         return Ok(RecordedReview::new(ReviewKind::ValidationFailed, objection));
     }
-    Ok(RecordedReview::from_decision(run.hooks().before_stop(state, turn).await?, may_prove))
+    let decision = match run.hooks().before_stop(state, turn).await? {
+        StopDecision::Allow => blocked_by_action(state),
+        decision => decision,
+    };
+    Ok(RecordedReview::from_decision(decision, may_prove))
+}
+
+/// Returns the decision that a model's stop action requires, unless a hook decides otherwise.
+fn blocked_by_action(state: &State) -> StopDecision {
+    match state.stop_action.as_deref().and_then(StopAction::missing_if_blocked) {
+        Some(missing) => StopDecision::Blocked(missing.to_owned()),
+        None => StopDecision::Allow,
+    }
 }
 
 /// Checks whether the token target has been reached.

@@ -135,10 +135,12 @@ impl Run {
         if let Some(verdicts) = &resuming {
             handle.control.verdicts.set_of_sub_agents(verdicts.clone());
         }
+        let requires_evidence = settings.hooks.has_evidence_policy();
         let shared = RunShared { settings, handle: Arc::new(handle), effects };
         let state = State::new(history).update(|it| {
             it.label = label;
             it.evidence.log = standing;
+            it.evidence.is_required = requires_evidence;
             it.approvals.resume_verdicts = resuming;
         });
         let given = shared.clone();
@@ -625,6 +627,14 @@ fn complete_outcome(
     match outcome.reason {
         EndReason::Completed => outcome.proof = completion_evidence(shared, &state),
         _ => outcome.unproven = unproven_reason(shared, &state).map(Into::into),
+    }
+    if ended_by_hook || outcome.reason == EndReason::Completed {
+        outcome.stop_action = state.stop_action.as_deref().cloned().map(Box::new);
+    }
+    if let Some(action) = &outcome.stop_action
+        && outcome.text.trim().is_empty()
+    {
+        outcome.text.clone_from(&action.summary);
     }
     outcome.why = match ended_by_hook {
         true => state.end.message.clone(),

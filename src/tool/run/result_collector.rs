@@ -4,10 +4,11 @@ use std::slice;
 use std::sync::Arc;
 
 use crate::error::Error;
-use crate::event::ToolEvent;
+use crate::event::{StopAction, ToolEvent};
 use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
-use crate::tool::{Suspension, Tool};
+use crate::tool::{Suspension, Tool, Toolkit};
+use crate::turn::Turn;
 
 /// The outcome of a turn's calls.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +31,8 @@ pub struct ToolRunOutcome {
     /// The number of calls that were answered because they exceeded the
     /// run's limit on calls.
     pub calls_over_limit: usize,
+    /// The action of the first valid call to [`Tool::stop`](crate::Tool::stop), if any.
+    pub stop_action: Option<Arc<StopAction>>,
 }
 
 /// Describes the calls without a result of their own, once the other calls have ended.
@@ -179,8 +182,27 @@ impl ResultCollector {
         let is_poll = |name: &str| toolkit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();
-        Ok(ToolRunOutcome { history, results, pending, pollable_call_ids: polls, calls_over_limit })
+        let stop_action = results.iter().find_map(|result| stop_action(&toolkit, &turn, result));
+        Ok(ToolRunOutcome {
+            history,
+            results,
+            pending,
+            pollable_call_ids: polls,
+            calls_over_limit,
+            stop_action: stop_action.map(Arc::new),
+        })
     }
+}
+
+/// Returns the action of a call that ends the run, if this is the result of such a call.
+fn stop_action(toolkit: &Toolkit, turn: &Turn, result: &ToolResult) -> Option<StopAction> {
+    let tool = toolkit.get(&result.name).filter(|tool| tool.ends_run())?;
+    if !result.kind.is_success() {
+        return None;
+    }
+    let call = turn.tool_calls().find(|call| call.call_id == result.call_id)?;
+    let call = toolkit.unwrapped_call(call);
+    StopAction::from_arguments(&tool.read_arguments(&call.arguments)).ok()
 }
 
 /// Redacts each JSON value that a call has reported or recorded. If the redaction of a value fails,
