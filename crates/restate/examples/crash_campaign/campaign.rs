@@ -48,6 +48,7 @@ impl Campaign {
         let mut killer = Killer {
             servers,
             workers,
+            folder: path.clone(),
             dice: Dice::new(self.seed),
             kills: Vec::new(),
             violations: Vec::new(),

@@ -1,19 +1,24 @@
 //! Kills processes at random moments, and records the times.
 
 use std::cell::Cell;
-use std::time::Duration;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
 
 use crate::agents::random_millis;
 use crate::dice::Dice;
-use crate::log::now;
+use crate::log::{Log, now};
 use crate::servers::Servers;
 use crate::worker::{WORKERS, WorkerKill, WorkerProcesses};
 
 /// The bounds of the time between two kills of workers, in milliseconds.
 const MIN_PAUSE_MILLIS: u64 = 60;
 const MAX_PAUSE_MILLIS: u64 = 450;
+/// Before the next kill, the restarted workers must log something, so that a slow machine makes
+/// progress between two kills. After this time the kill takes place anyway.
+const MAX_PROGRESS_WAIT: Duration = Duration::from_secs(10);
+const PROGRESS_POLL_INTERVAL: Duration = Duration::from_millis(10);
 /// The maximum delay before a killed process is restarted.
 const MAX_RESTART_DELAY_MILLIS: u64 = 150;
 /// One in this number of kills hits all workers.
@@ -47,6 +52,8 @@ pub(crate) enum KillPlan {
 pub(crate) struct Killer<'a> {
     pub(crate) servers: &'a mut Servers,
     pub(crate) workers: WorkerProcesses,
+    /// The folder that contains the log of steps.
+    pub(crate) folder: PathBuf,
     pub(crate) dice: Dice,
     pub(crate) kills: Vec<Kill>,
     pub(crate) violations: Vec<String>,
@@ -65,6 +72,7 @@ impl Killer<'_> {
                         self.kill_server().await;
                     }
                     self.kill_workers().await;
+                    self.wait_for_progress(runs, finished).await;
                 }
             }
             KillPlan::OneNodeAndWorker => {
@@ -110,6 +118,17 @@ impl Killer<'_> {
             if let Err(error) = self.workers.restart(index) {
                 self.violations.push(format!("a worker cannot be started: {error}"));
             }
+        }
+    }
+
+    /// Waits until a step has begun or ended since the workers were restarted.
+    async fn wait_for_progress(&self, runs: usize, finished: &Cell<usize>) {
+        let (start, len) = (Instant::now(), Log::len(&self.folder));
+        while Log::len(&self.folder) == len
+            && finished.get() < runs
+            && start.elapsed() < MAX_PROGRESS_WAIT
+        {
+            sleep(PROGRESS_POLL_INTERVAL).await;
         }
     }
 

@@ -54,6 +54,11 @@ impl Log {
         (&*self.0).write_all(line.as_bytes()).expect("the log can be written");
     }
 
+    /// The length of the log, in bytes; 0 before its first line.
+    pub(crate) fn len(folder: &Path) -> u64 {
+        fs::metadata(Self::path(folder)).map_or(0, |file| file.len())
+    }
+
     pub(crate) fn read(folder: &Path) -> io::Result<Vec<Record>> {
         match fs::read_to_string(Self::path(folder)) {
             Ok(text) => Ok(text.lines().map(Record::parse).collect()),
