@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::transcript::call_summary;
 use crate::context::turn_starts::{KeptItems, start_of_newest_turns};
-use crate::context::{BytesDiv4, CountTokens};
+use crate::context::{BytesDiv4, CountTokens, Recall};
 use crate::item::{History, Item};
 
 /// A piece of text that could be added to a request, such as part of a file, a note or a search
@@ -120,6 +120,9 @@ pub struct ContextInjector {
     pub step_summary: Arc<dyn Fn(&History) -> String + Send + Sync>,
     /// The token counter; [`BytesDiv4`] by default.
     pub counter: Arc<dyn CountTokens>,
+    /// The notes of a memory, which are offered after the other candidates; `None` by default. They
+    /// are searched when the injector is used as a hook, and [`inject`](Self::inject) ignores them.
+    pub recall: Option<Recall>,
     /// A function that is called with each selection before the request is sent; it must return
     /// quickly.
     pub on_selection: Option<Arc<SelectionFn>>,
@@ -142,6 +145,7 @@ impl ContextInjector {
             max_turns: None,
             step_summary: Arc::new(|old| call_summary(&old.iter().collect::<Vec<_>>())),
             counter: Arc::new(BytesDiv4),
+            recall: None,
             on_selection: None,
         }
     }
@@ -149,6 +153,15 @@ impl ContextInjector {
     /// Returns the context to send for a history, along with a record of the selection. This method
     /// does not call the function [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
+        self.inject_with(history, Vec::new())
+    }
+
+    /// Returns the context to send, with further candidates after those of the function.
+    pub(crate) fn inject_with(
+        &self,
+        history: &History,
+        recalled: Vec<ContextCandidate>,
+    ) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
         if let Some(turns) = self.max_turns {
@@ -161,7 +174,7 @@ impl ContextInjector {
         let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);
         choice.add_section("steps", "Done so far:", &earlier);
-        for candidate in (self.candidates)(history) {
+        for candidate in (self.candidates)(history).into_iter().chain(recalled) {
             choice.add_candidate(candidate);
         }
         if !choice.text.is_empty() {

@@ -7,9 +7,10 @@
 //! | [`Compactor`] | decides which items to replace: [`Truncator`] by rules, [`Summarizer`] with a model |
 //! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
 //! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
+//! | [`Memory`] | notes that outlive a session: [`FileMemory`] keeps them in a folder, [`memory_tools`] offers them to the model, [`Recall`] adds them to requests |
 //!
-//! Agents use the types in this module; see [the guide](crate::guide::compaction). The types
-//! perform no I/O of their own and spawn no tasks.
+//! Agents use the types in this module; see [the guide](crate::guide::compaction). The types spawn
+//! no tasks, and only a [`FileMemory`] performs I/O of its own.
 
 mod ageing;
 mod compaction;
@@ -20,6 +21,7 @@ mod compactor;
 mod context_injector;
 mod count_tokens;
 mod estimate;
+mod memory;
 mod summarizer;
 mod transcript;
 mod truncator;
@@ -40,6 +42,7 @@ pub use context_injector::{
 pub use count_tokens::{BytesDiv4, CountTokens};
 pub(crate) use estimate::count_request_tokens;
 pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
+pub use memory::{FileMemory, Memory, MemoryNote, Recall, memory_tools};
 pub use summarizer::Summarizer;
 pub use truncator::Truncator;
 pub use window::Window;

@@ -90,6 +90,7 @@ pub(crate) use run::redact_each;
 pub use run::{CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
+pub(crate) use search::RankedTools;
 pub use search::ToolSearch;
 pub use settings::DEFAULT_TIMEOUT;
 #[cfg(feature = "skills")]

@@ -1,7 +1,8 @@
 //! The implementation of [`Hook`] for `ContextInjector`.
 
 use std::borrow::Cow;
-use std::future::ready;
+
+use futures::FutureExt;
 
 use crate::agent::State;
 use crate::agent::hook::{Hook, HookFuture};
@@ -15,10 +16,17 @@ impl Hook for ContextInjector {
     }
 
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
-        let InjectedContext { context, selection } = self.inject(&context);
-        if let Some(on_selection) = &self.on_selection {
-            on_selection(&selection);
+        async move {
+            let recalled = match &self.recall {
+                Some(recall) => recall.candidates(&context).await?,
+                None => Vec::new(),
+            };
+            let InjectedContext { context, selection } = self.inject_with(&context, recalled);
+            if let Some(on_selection) = &self.on_selection {
+                on_selection(&selection);
+            }
+            Ok(context)
         }
-        Box::pin(ready(Ok(context)))
+        .boxed()
     }
 }

@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 pub(crate) use call_tool::unwrapped_call;
 #[cfg(feature = "skills")]
-pub(in crate::tool) use rank::RankedTools;
+pub(crate) use rank::RankedTools;
 pub(crate) use settings::CALL_TOOL;
 pub use settings::ToolSearch;
 

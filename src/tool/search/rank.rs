@@ -59,7 +59,7 @@ impl Field {
 
 /// An index of the words in the specs of a list of tools.
 #[derive(Debug)]
-pub(in crate::tool) struct RankedTools {
+pub(crate) struct RankedTools {
     /// Maps each word to the tools whose specs contain it, in list order. Each entry contains a
     /// tool's index and the word's weighted frequency in that tool's spec.
     postings: HashMap<String, Vec<(usize, f64)>>,
@@ -72,7 +72,7 @@ pub(in crate::tool) struct RankedTools {
 }
 
 impl RankedTools {
-    pub(in crate::tool) fn new<'a>(specs: impl IntoIterator<Item = &'a ToolSpec>) -> Self {
+    pub(crate) fn new<'a>(specs: impl IntoIterator<Item = &'a ToolSpec>) -> Self {
         let specs: Vec<&ToolSpec> = specs.into_iter().collect();
         let groups = specs.iter().map(|spec| Some(spec.name.split_once("__")?.0.to_owned()));
         let groups = groups.collect();
@@ -104,7 +104,7 @@ impl RankedTools {
 
     /// Returns the indices of the tools that best match the query, up to `limit`, with the best
     /// match first. Tools with equal scores stay in list order.
-    pub(in crate::tool) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
+    pub(crate) fn best_matches(&self, query: &str, limit: usize) -> Vec<usize> {
         let mut words = stems(query);
         let name = words.clone();
         words.sort_unstable();

@@ -1,0 +1,183 @@
+//! A memory in a folder.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+
+use futures::future::{BoxFuture, FutureExt};
+use serde_json::json;
+
+use crate::context::memory::memory::check_name;
+use crate::context::{Memory, MemoryNote};
+use crate::error::{Error, ErrorKind};
+use crate::item::truncate_middle;
+use crate::request::ToolSpec;
+use crate::store_thread::StoreThread;
+use crate::tool::RankedTools;
+
+/// The extension of a note's file.
+const EXTENSION: &str = "md";
+/// The extension of a file that is being written.
+const TEMPORARY_EXTENSION: &str = "tmp";
+/// The maximum number of notes that a search reads.
+const MAX_SEARCHED: usize = 1_000;
+/// The maximum number of bytes that are read from a file, which people may have edited.
+const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The maximum number of bytes of a note that a search compares with the query.
+const MAX_COMPARED_BYTES: usize = 4 * 1024;
+
+/// A [`Memory`] that keeps each note in a file of a folder: the note `team` is the file `team.md`.
+/// Clones share the folder.
+///
+/// People may read, edit and delete the files at any time. A file is replaced in one step, so a
+/// crash or another process never sees a part of a note. If two processes write the same note, the
+/// last one wins. A search compares the words of the query with the names and texts of the first
+/// 1,000 notes in alphabetical order.
+///
+/// The files are read and written on a thread of their own. Dropping a future does not interrupt an
+/// operation that has started. Dropping the last clone waits up to 5 seconds for the operations to
+/// complete.
+///
+/// ```
+/// use turnstream::context::{FileMemory, Memory, MemoryNote};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// # let folder = std::env::temp_dir().join(format!("turnstream-memory-doc-{}", std::process::id()));
+/// let memory = FileMemory::new(&folder);
+/// memory.write(&MemoryNote::new("deploys", "The team deploys on Tuesdays.")).await?;
+/// memory.write(&MemoryNote::new("style", "Answer in British English.")).await?;
+///
+/// let found = memory.search("When does the team deploy?", 1).await?;
+/// assert_eq!(found[0].name, "deploys");
+/// # std::fs::remove_dir_all(folder).unwrap();
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct FileMemory(StoreThread<Folder>);
+
+/// The folder that contains the notes.
+struct Folder(PathBuf);
+
+impl FileMemory {
+    /// Opens the memory in a folder. The folder is created when the first note is written; until
+    /// then, the memory is empty.
+    pub fn new(folder: impl Into<PathBuf>) -> Self {
+        Self(StoreThread::new("memory", Folder(folder.into())))
+    }
+}
+
+impl_debug!(FileMemory);
+
+impl Memory for FileMemory {
+    fn read<'a>(&'a self, name: &'a str) -> BoxFuture<'a, Result<Option<String>, Error>> {
+        let name = name.to_owned();
+        self.0.run(move |folder| folder.read(&name)).boxed()
+    }
+
+    fn write<'a>(&'a self, note: &'a MemoryNote) -> BoxFuture<'a, Result<(), Error>> {
+        let note = note.clone();
+        self.0.run(move |folder| folder.write(&note)).boxed()
+    }
+
+    fn search<'a>(
+        &'a self,
+        query: &'a str,
+        limit: usize,
+    ) -> BoxFuture<'a, Result<Vec<MemoryNote>, Error>> {
+        let query = query.to_owned();
+        self.0.run(move |folder| folder.search(&query, limit)).boxed()
+    }
+}
+
+impl Folder {
+    fn path(&self, name: &str, extension: &str) -> PathBuf {
+        self.0.join(name).with_extension(extension)
+    }
+
+    fn read(&self, name: &str) -> Result<Option<String>, Error> {
+        check_name(name)?;
+        let path = self.path(name, EXTENSION);
+        match read_file(&path) {
+            Ok(text) => Ok(Some(text)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(file_error("read", &path, error)),
+        }
+    }
+
+    fn write(&self, note: &MemoryNote) -> Result<(), Error> {
+        note.check()?;
+        let path = self.path(&note.name, EXTENSION);
+        if note.text.is_empty() {
+            return match fs::remove_file(&path) {
+                Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                    Err(file_error("removed", &path, error))
+                }
+                Ok(()) | Err(_) => Ok(()),
+            };
+        }
+        let new = self.path(&note.name, TEMPORARY_EXTENSION);
+        let write = || {
+            fs::create_dir_all(&self.0)?;
+            let mut file = fs::File::create(&new)?;
+            file.write_all(note.text.as_bytes())?;
+            file.sync_all()?;
+            fs::rename(&new, &path)
+        };
+        write().map_err(|error| {
+            let _ = fs::remove_file(&new);
+            file_error("written", &path, error)
+        })
+    }
+
+    fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryNote>, Error> {
+        let notes = self.notes()?;
+        let specs: Vec<ToolSpec> = notes
+            .iter()
+            .map(|note| {
+                let text = truncate_middle(note.text.clone(), MAX_COMPARED_BYTES);
+                ToolSpec::new(&*note.name, &*text, json!({ "type": "object" }))
+            })
+            .collect();
+        let best = RankedTools::new(&specs).best_matches(query, limit);
+        Ok(best.into_iter().filter_map(|at| notes.get(at).cloned()).collect())
+    }
+
+    /// Returns the notes in alphabetical order. Files with other names are ignored, and so are
+    /// files that cannot be read, since another process may have removed them.
+    fn notes(&self) -> Result<Vec<MemoryNote>, Error> {
+        let files = match fs::read_dir(&self.0) {
+            Ok(files) => files,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(error) => return Err(file_error("read", &self.0, error)),
+        };
+        let mut names: Vec<String> = files
+            .filter_map(|file| {
+                let name = file.ok()?.file_name().into_string().ok()?;
+                let name = name.strip_suffix(EXTENSION)?.strip_suffix('.')?;
+                check_name(name).ok()?;
+                Some(name.to_owned())
+            })
+            .collect();
+        names.sort();
+        names.truncate(MAX_SEARCHED);
+        let note = |name: String| {
+            let text = read_file(&self.path(&name, EXTENSION)).ok()?;
+            Some(MemoryNote { name, text })
+        };
+        Ok(names.into_iter().filter_map(note).collect())
+    }
+}
+
+/// Reads the beginning of a file. Bytes that are not UTF-8 are replaced.
+fn read_file(path: &Path) -> io::Result<String> {
+    let mut bytes = Vec::new();
+    fs::File::open(path)?.take(MAX_FILE_BYTES).read_to_end(&mut bytes)?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn file_error(verb: &str, path: &Path, error: io::Error) -> Error {
+    let what = format!("the note {} could not be {verb}", path.display());
+    Error::new(ErrorKind::Store, what).with_source(error)
+}

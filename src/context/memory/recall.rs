@@ -1,0 +1,41 @@
+//! Adds matching notes to each request.
+
+use std::sync::Arc;
+
+use crate::context::{ContextCandidate, Memory};
+use crate::error::Error;
+use crate::item::{History, Item};
+
+/// The notes of a [`Memory`] as candidates for a
+/// [`ContextInjector`](crate::context::ContextInjector): those that match the user's latest
+/// message.
+#[derive(Clone)]
+pub struct Recall {
+    memory: Arc<dyn Memory>,
+    max_notes: usize,
+}
+
+impl Recall {
+    /// Creates a recall that offers at most `max_notes` notes for each request.
+    pub fn new(memory: impl Memory + 'static, max_notes: usize) -> Self {
+        Self { memory: Arc::new(memory), max_notes }
+    }
+
+    /// Returns the notes that match the latest message of the user.
+    pub(crate) async fn candidates(
+        &self,
+        history: &History,
+    ) -> Result<Vec<ContextCandidate>, Error> {
+        let latest = history.live_newest_first().find_map(Item::as_user);
+        let Some(message) = latest else { return Ok(Vec::new()) };
+        let notes = self.memory.search(&message.text(), self.max_notes).await?;
+        let candidate = |note: super::MemoryNote| ContextCandidate {
+            source: format!("memory/{}", note.name),
+            text: note.text,
+            why: "a note from an earlier conversation that matches the message".to_owned(),
+        };
+        Ok(notes.into_iter().map(candidate).collect())
+    }
+}
+
+impl_debug!(Recall(it), max_notes = it.max_notes);
