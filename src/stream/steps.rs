@@ -58,14 +58,15 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
     /// use futures::StreamExt;
     /// use turnstream::provider::{Provider, Reply, Scripted};
     /// use turnstream::stream::TurnStreamExt;
-    /// use turnstream::{ErrorKind, History, Request, Steps, loop_stream};
+    /// use turnstream::{ErrorKind, History, Item, Request, Steps, loop_stream};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() {
     /// // The first answer breaks off.
     /// let model = Scripted::new([Reply::text("Forty-").disconnect(), Reply::text("Forty-two.")]);
-    /// let events = loop_stream(History::new(["What is it?"]), move |history| {
-    ///     let turn = model.stream_turn(Request::new("scripted", history.clone()));
+    /// let question = History::from_items("h", [Item::user("What is it?")]);
+    /// let events = loop_stream(question, move |history| {
+    ///     let turn = model.stream_turn(Request::new(history.clone()));
     ///     let steps = turn.on_turn_complete(|_turn| async { Ok(Steps::stop()) });
     ///     Steps::new(steps).recover(ErrorKind::IncompleteTurn, |_error| Steps::next(history))
     /// });
