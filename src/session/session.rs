@@ -11,6 +11,7 @@ use crate::lock::lock_ignoring_poison;
 use crate::session::backend::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
 use crate::session::{Conflict, Entry, Lease, SessionState, Store};
+use crate::usage::Usage;
 
 /// A conversation that is stored as it progresses. Clones of a session share the same state.
 ///
@@ -176,6 +177,26 @@ impl Session {
     /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
     pub async fn entries(&self) -> Result<Vec<Entry>, Error> {
         Ok(self.read_entries_from(0).await?.unwrap_or_default())
+    }
+
+    /// Reads all entries, and returns the tokens that the session's turns have used, including
+    /// turns that were replaced by a summary or turned into tombstones.
+    ///
+    /// The record contains the usage of complete turns only. Retracted attempts, requests for
+    /// summaries and the runs of sub-agents are not included.
+    /// [`Budget::with_earlier_usage`](crate::agent::Budget::with_earlier_usage) makes a token limit
+    /// hold for the whole session.
+    ///
+    /// # Errors
+    ///
+    /// Returns the store's error if the entries cannot be read.
+    pub async fn usage(&self) -> Result<Usage, Error> {
+        let entries = self.entries().await?;
+        let items = entries.iter().filter_map(|entry| match entry {
+            Entry::Item(item) => Some(item),
+            _ => None,
+        });
+        Ok(items.filter_map(|item| item.turn.as_ref()).map(|turn| turn.usage).sum())
     }
 
     pub(super) fn store(&self) -> &Arc<dyn Store> {

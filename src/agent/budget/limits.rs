@@ -40,6 +40,8 @@ use crate::usage::{Price, Prices, Usage};
 pub struct Budget {
     max_output_tokens: Option<u64>,
     max_total_tokens: Option<u64>,
+    /// The tokens that earlier runs have used.
+    earlier_usage: Usage,
     pool: Option<Pool>,
     /// The maximum cost, in millionths of the prices' currency unit.
     max_cost_millionths: Option<u64>,
@@ -83,6 +85,38 @@ impl Budget {
     /// Sets the maximum total number of input and output tokens for a run, including cached tokens.
     pub fn with_total_tokens(mut self, limit: u64) -> Self {
         self.max_total_tokens = Some(limit);
+        self
+    }
+
+    /// Counts tokens that were used before the run towards the limits on tokens, so that the limits
+    /// hold for several runs, such as all runs of a session.
+    /// [`Session::usage`](crate::session::Session::usage) returns the usage that a session has
+    /// stored. The cost of these tokens does not count towards the cost limit.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::agent::Budget;
+    /// use turnstream::event::EndReason;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::session::{MemoryStore, Session};
+    /// use turnstream::usage::Usage;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let usage = Usage { input_tokens: 900, output_tokens: 100, ..Usage::default() };
+    /// let agent = Agent::new(Scripted::new([Reply::text("Hello!").usage(usage)]));
+    /// let session = Session::open(MemoryStore::new(), "s1").await?;
+    /// session.run(&agent, "Hi").outcome().await;
+    ///
+    /// let used = session.usage().await?;
+    /// let budget = Budget::new().with_total_tokens(1_000).with_earlier_usage(used);
+    /// let outcome = session.run(&agent.with_budget(budget), "Again").outcome().await;
+    /// assert_eq!(outcome.reason, EndReason::Budget);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_earlier_usage(mut self, usage: Usage) -> Self {
+        self.earlier_usage = usage;
         self
     }
 
@@ -215,8 +249,9 @@ impl Budget {
         let plain = |kind, used, limit: Option<u64>| {
             limit.filter(|limit| used >= *limit).map(|limit| budget_exceeded(kind, used, limit))
         };
-        tokens(BudgetKind::OutputTokens, spent.usage.output_tokens, self.max_output_tokens)
-            .or_else(|| tokens(BudgetKind::TotalTokens, spent.usage.total(), self.max_total_tokens))
+        let used = spent.usage + self.earlier_usage;
+        tokens(BudgetKind::OutputTokens, used.output_tokens, self.max_output_tokens)
+            .or_else(|| tokens(BudgetKind::TotalTokens, used.total(), self.max_total_tokens))
             .or_else(|| self.pool.as_ref()?.exceeded_limit(self.wrap_up_tokens))
             .or_else(|| plain(BudgetKind::Money, spent.cost, self.max_cost_millionths))
             .or_else(|| {
@@ -231,10 +266,11 @@ impl Budget {
     pub(crate) fn remaining(&self, spent: &BudgetUsage) -> RemainingBudget {
         let left = |limit: Option<u64>, used: u64| limit.map(|limit| limit.saturating_sub(used));
         let tool_calls = left(self.max_tool_calls.map(u64::from), u64::from(spent.tool_calls));
+        let used = spent.usage + self.earlier_usage;
         RemainingBudget {
             steps_remaining: None,
-            tokens_remaining: left(self.max_total_tokens, spent.usage.total()),
-            output_tokens_remaining: left(self.max_output_tokens, spent.usage.output_tokens),
+            tokens_remaining: left(self.max_total_tokens, used.total()),
+            output_tokens_remaining: left(self.max_output_tokens, used.output_tokens),
             tool_calls_remaining: tool_calls,
             cost_remaining: left(self.max_cost_millionths, spent.cost),
             time_remaining_ms: left(
