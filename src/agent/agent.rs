@@ -650,6 +650,42 @@ impl Agent {
         self.update_settings(|it| it.tools.interactive = true)
     }
 
+    /// Holds back a call that repeats an earlier call whose result is unknown, because the earlier
+    /// call was interrupted, timed out or panicked. The call is not run: it receives a
+    /// [`Denied`](crate::item::ResultKind::Denied) result, which asks the model to find out whether
+    /// the earlier call took effect. Once another call has recorded
+    /// [evidence](crate::tool::ToolContext::record_evidence), the call runs.
+    ///
+    /// Calls are compared by their tools and arguments. Tools that are
+    /// [idempotent](crate::Tool::idempotent), and the [read-only
+    /// tools](crate::agent::evidence::RequireEvidence::read_only_tools) of the evidence policy, are
+    /// never held back. The earlier call must be in the history: if a compaction has removed it,
+    /// the repeated call runs.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::item::{Item, ResultKind};
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let pay = || Reply::new().call("pay", json!({}));
+    /// let model = Scripted::new([pay(), pay(), "I cannot tell whether it was paid.".into()]);
+    /// let spec = ToolSpec::new("pay", "Pays", json!({ "type": "object", "properties": {} }));
+    /// let tool = Tool::raw(spec, |_, _| async { panic!("the connection was lost") as &str })?;
+    /// let outcome = Agent::new(model).with_tool(tool).hold_unclear_repeats().run("Pay").outcome().await;
+    /// let results = outcome.new_items().iter().filter_map(Item::as_tool_result);
+    /// let kinds: Vec<_> = results.map(|result| result.kind).collect();
+    /// assert_eq!(kinds, [ResultKind::Panic, ResultKind::Denied]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn hold_unclear_repeats(self) -> Self {
+        self.update_settings(|it| it.tools.holds_unclear_repeats = true)
+    }
+
     /// Sets the id generator. By default, ids are random.
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))

@@ -63,6 +63,8 @@ pub(super) struct ToolkitSettings {
     pub(super) read_only_tools: Arc<[String]>,
     /// Whether a run waits for verdicts on calls that need approval.
     pub(super) interactive: bool,
+    /// Whether an identical call after an unclear failure is held back.
+    pub(super) holds_unclear_repeats: bool,
 }
 
 /// The settings that limit a run.

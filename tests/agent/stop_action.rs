@@ -77,8 +77,7 @@ async fn a_stop_action_ends_the_run_without_another_request() {
     assert!(outcome.history.is_settled());
 
     let json = serde_json::to_value(&outcome).unwrap();
-    let expected =
-        json!({ "reason": "success", "summary": "All links work.", "stop_condition": "no dead link" });
+    let expected = json!({ "reason": "success", "summary": "All links work.", "stop_condition": "no dead link" });
     assert_eq!(json["stop_action"], expected);
     assert_eq!(serde_json::from_value::<Outcome>(json).unwrap(), outcome);
 }
@@ -95,7 +94,8 @@ async fn text_beside_a_stop_action_is_the_text_of_the_outcome() {
 #[tokio::test]
 async fn calls_beside_a_stop_action_run_and_receive_results() {
     let arguments = json!({ "reason": "success", "summary": "Done." });
-    let reply = Reply::new().call("stop", arguments).call("t", json!({})).call("no_tool", json!({}));
+    let reply =
+        Reply::new().call("stop", arguments).call("t", json!({})).call("no_tool", json!({}));
     let outcome = outcome_of([reply, "Unused.".into()]).await;
     assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 1));
     let kinds: Vec<_> = results(&outcome).iter().map(|result| result.kind).collect();

@@ -1,10 +1,8 @@
 //! Detects repeated tool calls that do the same work twice.
 
-use serde_json::Value;
-
 use crate::agent::detect::detection_input::{DetectionInput, Finding, result_side_effects};
-use crate::item::{SideEffect, ToolCall, ToolResult, from_bounded_json};
-use crate::tool::Rationale;
+use crate::agent::same_call::{ParsedArgs, is_same_call};
+use crate::item::{SideEffect, ToolCall, ToolResult};
 
 /// The maximum number of earlier calls to a tool that are compared with a new call, which bounds
 /// the work per turn.
@@ -96,31 +94,6 @@ fn describe_duplicate_change(
             call.name
         )
     })
-}
-
-fn is_same_call(one: &ToolCall, other: &ToolCall) -> bool {
-    one.name == other.name && ParsedArgs::from_call(one).equals_args_of(other)
-}
-
-/// A call's arguments without the model's rationale, which is ignored when calls are compared.
-struct ParsedArgs<'a> {
-    raw_json: &'a str,
-    parsed: Option<Value>,
-}
-
-impl<'a> ParsedArgs<'a> {
-    fn from_call(call: &'a ToolCall) -> Self {
-        Self { raw_json: &call.arguments, parsed: parse_call_args(call) }
-    }
-
-    fn equals_args_of(&self, other: &ToolCall) -> bool {
-        self.raw_json == other.arguments
-            || (self.parsed.is_some() && self.parsed == parse_call_args(other))
-    }
-}
-
-fn parse_call_args(call: &ToolCall) -> Option<Value> {
-    from_bounded_json(&Rationale::split_arguments(call.arguments_or_empty_object()).1).ok()
 }
 
 fn side_effect_targets(result: &ToolResult, which: fn(&SideEffect) -> bool) -> Vec<&str> {

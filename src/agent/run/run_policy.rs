@@ -7,6 +7,7 @@ use std::sync::Arc;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
+use crate::agent::held_repeat::hold_reason;
 use crate::agent::hook::CombinedDecision;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{RunHandle, State};
@@ -46,6 +47,21 @@ impl RunPolicy {
     }
 }
 
+impl RunPolicy {
+    /// Returns the reason why the agent holds back a call, if it does.
+    fn hold_reason(&self, call: &ToolCall) -> Option<String> {
+        let tools = &self.run.settings.tools;
+        let is_repeatable = || {
+            tools.read_only_tools.contains(&call.name)
+                || self.run.toolkit().get(&call.name).is_none_or(Tool::is_idempotent)
+        };
+        match tools.holds_unclear_repeats && !is_repeatable() {
+            true => hold_reason(&self.state.history, call),
+            false => None,
+        }
+    }
+}
+
 impl ToolPolicy for RunPolicy {
     fn repair_arguments(&mut self, call: &ToolCall, why: &str) -> Result<Option<String>, Error> {
         self.run.hooks().repair_arguments(&self.state, call, why)
@@ -58,8 +74,10 @@ impl ToolPolicy for RunPolicy {
             Some(_) => PermissionDecision::RequireApproval,
             None => PermissionDecision::Allow,
         };
+        let held = self.hold_reason(call);
         let hooks = self.run.hooks();
         if hooks.is_empty() {
+            let otherwise = held.map_or(otherwise, PermissionDecision::Deny);
             return future::ready(Ok(Permission { decision: otherwise, arguments: None })).boxed();
         }
         let (hooks, state, call) = (hooks.clone(), self.state.clone(), call.clone());
@@ -67,6 +85,11 @@ impl ToolPolicy for RunPolicy {
             Ok(match hooks.before_tool(&state, &call).await? {
                 CombinedDecision::Deny { reason: why } => {
                     Permission { decision: PermissionDecision::Deny(why), arguments: None }
+                }
+                CombinedDecision::RequireApproval { .. } | CombinedDecision::Allow { .. }
+                    if let Some(reason) = held =>
+                {
+                    Permission { decision: PermissionDecision::Deny(reason), arguments: None }
                 }
                 CombinedDecision::RequireApproval { arguments } => {
                     Permission { decision: PermissionDecision::RequireApproval, arguments }
