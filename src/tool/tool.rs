@@ -8,6 +8,7 @@ use std::time::Duration;
 use crate::error::Error;
 use crate::item::model_json;
 use crate::request::ToolSpec;
+use crate::tool::args_schema;
 use crate::tool::handler::FnHandler;
 use crate::tool::settings::{ToolFlag, ToolSettings};
 use crate::tool::{PreparedCall, ToolContext, ToolHandler, UpdateStream};
@@ -187,6 +188,29 @@ impl Tool {
     /// ```
     pub fn pollable(self) -> Self {
         self.with_flag(ToolFlag::Pollable)
+    }
+
+    /// Returns the keywords in the tool's schema that restrict values, but against which the
+    /// arguments of a [raw](Self::raw) tool are not checked: without the feature `validate`,
+    /// `pattern`, `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the
+    /// keywords for dependent and unevaluated properties, and references to other documents. With
+    /// the feature, the list is empty. The closure of such a tool must check these values itself.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let schema = json!({
+    ///     "type": "object",
+    ///     "properties": { "date": { "type": "string", "pattern": "^[0-9-]+$", "maxLength": 10 } },
+    /// });
+    /// let book = Tool::raw(ToolSpec::new("book", "Books a table", schema), |_, _| async { "ok" })?;
+    /// let expected: &[&str] = if cfg!(feature = "validate") { &[] } else { &["pattern"] };
+    /// assert_eq!(book.unchecked_keywords(), expected);
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn unchecked_keywords(&self) -> Vec<String> {
+        args_schema::unchecked_keywords(&self.spec().parameters.to_value())
     }
 
     /// Returns whether the model is expected to call the tool repeatedly; see

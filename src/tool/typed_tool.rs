@@ -116,10 +116,11 @@ impl Tool {
     /// return whatever a closure passed to `Tool::new` may return. To read the arguments into a
     /// type, use `serde_json::from_value`.
     ///
-    /// The arguments are checked against the schema keywords `type`, `properties`, `required`,
-    /// `enum`, `const`, `items` and `additionalProperties`. With the `validate` feature, all
-    /// keywords of JSON Schema are checked. If the arguments do not match the schema, the closure
-    /// does not run, and the model receives an error that contains the path to the mismatch.
+    /// The arguments are checked against the schema. Some keywords are checked only with the
+    /// feature `validate`, such as `pattern`; [`unchecked_keywords`](Self::unchecked_keywords)
+    /// lists those that a tool's schema contains. If the arguments do not match the schema, the
+    /// closure does not run, and the model receives an error that contains the path to the
+    /// mismatch.
     ///
     /// Before the check, a whole number such as `5.0` becomes `5` where the schema accepts only
     /// integers, and `null` for an optional property that is not nullable is left out.

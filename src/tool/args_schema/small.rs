@@ -1,0 +1,482 @@
+//! The built-in validation, which supports the keywords that tool schemas use.
+
+use std::cell::Cell;
+use std::cmp::Ordering;
+use std::collections::BTreeSet;
+
+use serde_json::{Map, Number, Value};
+
+#[cfg(not(feature = "validate"))]
+use crate::error::Error;
+use crate::item::model_json::{is_of_type, json_eq};
+#[cfg(not(feature = "validate"))]
+use crate::tool::ToolSpec;
+
+/// The maximum number of schemas that one validation visits. A few references can describe a schema
+/// of any size. What lies beyond is not checked.
+const MAX_STEPS: usize = 100_000;
+/// The maximum number of schemas that are applied to each other or to the values in a value. What
+/// lies beyond is not checked.
+const MAX_DEPTH: usize = 256;
+
+/// The keywords that restrict values and that this validation does not know.
+const UNCHECKED_KEYWORDS: [&str; 13] = [
+    "$dynamicRef",
+    "contains",
+    "dependentRequired",
+    "dependentSchemas",
+    "dependencies",
+    "if",
+    "pattern",
+    "patternProperties",
+    "propertyNames",
+    "unevaluatedItems",
+    "unevaluatedProperties",
+    "uniqueItems",
+    "$recursiveRef",
+];
+
+#[cfg(not(feature = "validate"))]
+pub(in crate::tool) struct Schema(Value);
+
+#[cfg(not(feature = "validate"))]
+impl Schema {
+    #[expect(clippy::unnecessary_wraps, reason = "the full validator can reject a schema")]
+    pub(in crate::tool) fn new(spec: &ToolSpec) -> Result<Self, Error> {
+        Ok(Self(spec.parameters.to_value()))
+    }
+
+    pub(in crate::tool) fn check(&self, _: &ToolSpec, args: &Value) -> Result<(), String> {
+        check(&self.0, args)
+    }
+}
+
+/// Validates a value against a schema and stops at the first mismatch. Nothing that the schema
+/// allows is rejected, whatever keywords it contains.
+pub(super) fn check(schema: &Value, value: &Value) -> Result<(), String> {
+    Validation { root: schema, steps: Cell::new(MAX_STEPS) }.check(schema, value, "", 0)
+}
+
+/// Returns the keywords in a schema that [`check`] ignores although they restrict values, including
+/// references to other documents, in alphabetical order.
+pub(super) fn unchecked_keywords(schema: &Value) -> BTreeSet<&str> {
+    let mut found = BTreeSet::new();
+    collect_unchecked(schema, &mut found);
+    found
+}
+
+fn collect_unchecked<'a>(schema: &'a Value, found: &mut BTreeSet<&'a str>) {
+    match schema {
+        Value::Object(fields) => {
+            for (name, value) in fields {
+                let is_foreign = name == "$ref" && !is_local_reference(value);
+                if is_foreign || UNCHECKED_KEYWORDS.contains(&&**name) {
+                    found.insert(name);
+                }
+                match &**name {
+                    // The names below are those of properties, or the values are plain data.
+                    "properties" | "patternProperties" | "$defs" | "definitions" => {
+                        let schemas = value.as_object().into_iter().flat_map(Map::values);
+                        schemas.for_each(|schema| collect_unchecked(schema, found));
+                    }
+                    "const" | "enum" | "default" | "examples" | "required" => {}
+                    _ => collect_unchecked(value, found),
+                }
+            }
+        }
+        Value::Array(values) => values.iter().for_each(|value| collect_unchecked(value, found)),
+        Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
+    }
+}
+
+fn is_local_reference(reference: &Value) -> bool {
+    reference.as_str().is_some_and(|it| it == "#" || it.starts_with("#/"))
+}
+
+struct Validation<'a> {
+    /// The whole schema, which references point into.
+    root: &'a Value,
+    /// The number of schemas that may still be visited.
+    steps: Cell<usize>,
+}
+
+impl Validation<'_> {
+    fn check(&self, schema: &Value, value: &Value, path: &str, depth: usize) -> Result<(), String> {
+        let schema = match schema {
+            Value::Object(schema) => schema,
+            Value::Bool(false) => return violation(path, "no value is allowed here"),
+            _ => return Ok(()),
+        };
+        let Some(left) = self.steps.get().checked_sub(1).filter(|_| depth < MAX_DEPTH) else {
+            return Ok(());
+        };
+        self.steps.set(left);
+        let depth = depth + 1;
+        if let Some(target) = self.target(schema) {
+            self.check(target, value, path, depth)?;
+        }
+        check_equality(schema, value, path)?;
+        self.check_combinations(schema, value, path, depth)?;
+        match value {
+            Value::Object(object) => self.check_object(schema, object, path, depth),
+            Value::Array(values) => self.check_array(schema, values, path, depth),
+            Value::Number(number) => check_number(schema, number, path),
+            Value::String(text) => {
+                check_len(schema, ["minLength", "maxLength"], text.chars().count(), path)
+            }
+            Value::Null | Value::Bool(_) => Ok(()),
+        }
+    }
+
+    /// Returns the schema that a local reference points to.
+    fn target(&self, schema: &Map<String, Value>) -> Option<&Value> {
+        let reference = schema.get("$ref").filter(|it| is_local_reference(it))?.as_str()?;
+        self.root.pointer(reference.strip_prefix('#')?)
+    }
+
+    fn check_combinations(
+        &self,
+        schema: &Map<String, Value>,
+        value: &Value,
+        path: &str,
+        depth: usize,
+    ) -> Result<(), String> {
+        let all_of =
+            |name| schema.get(name).and_then(Value::as_array).map_or(&[][..], Vec::as_slice);
+        for schema in all_of("allOf") {
+            self.check(schema, value, path, depth)?;
+        }
+        for name in ["anyOf", "oneOf"] {
+            let alternatives = all_of(name);
+            let matches = |schema: &&Value| self.check(schema, value, path, depth).is_ok();
+            let count = alternatives.iter().filter(matches).count();
+            if count == 0 && !alternatives.is_empty() {
+                return violation(path, "it matches none of the alternatives");
+            }
+            // What is not checked may be what distinguishes the alternatives.
+            if name == "oneOf" && count > 1 && self.is_fully_checked(alternatives) {
+                return violation(path, "it matches several alternatives instead of one");
+            }
+        }
+        match schema.get("not") {
+            Some(excluded)
+                if self.is_fully_checked(std::slice::from_ref(excluded))
+                    && self.check(excluded, value, path, depth).is_ok() =>
+            {
+                violation(path, "this value is excluded")
+            }
+            Some(_) | None => Ok(()),
+        }
+    }
+
+    /// Returns whether a value that passes is known to match the schemas.
+    fn is_fully_checked(&self, schemas: &[Value]) -> bool {
+        let has_reference = |schema: &Value| schema.to_string().contains("\"$ref\"");
+        self.steps.get() > 0
+            && schemas.iter().all(|schema| {
+                unchecked_keywords(schema).is_empty()
+                    && (!has_reference(schema) || unchecked_keywords(self.root).is_empty())
+            })
+    }
+
+    fn check_array(
+        &self,
+        schema: &Map<String, Value>,
+        values: &[Value],
+        path: &str,
+        depth: usize,
+    ) -> Result<(), String> {
+        check_len(schema, ["minItems", "maxItems"], values.len(), path)?;
+        let first = schema.get("prefixItems").and_then(Value::as_array);
+        let first = first.map_or(&[][..], Vec::as_slice);
+        for (at, value) in values.iter().enumerate() {
+            if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
+                self.check(schema, value, &format!("{path}[{at}]"), depth)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_object(
+        &self,
+        schema: &Map<String, Value>,
+        object: &Map<String, Value>,
+        path: &str,
+        depth: usize,
+    ) -> Result<(), String> {
+        let inner = |key: &str| match path {
+            "" => key.to_owned(),
+            path => format!("{path}.{key}"),
+        };
+        if let Some(Value::Array(required)) = schema.get("required") {
+            let missing =
+                required.iter().filter_map(Value::as_str).find(|key| !object.contains_key(*key));
+            if let Some(key) = missing {
+                return violation(path, &format!("missing `{key}`"));
+            }
+        }
+        check_len(schema, ["minProperties", "maxProperties"], object.len(), path)?;
+        let properties = schema.get("properties").and_then(Value::as_object);
+        for (key, value) in object {
+            match properties.and_then(|properties| properties.get(key)) {
+                Some(schema) => self.check(schema, value, &inner(key), depth)?,
+                // The key may match one of the patterns.
+                None if schema.contains_key("patternProperties") => {}
+                None => match schema.get("additionalProperties") {
+                    Some(Value::Bool(false)) => {
+                        return violation(path, &format!("there is no `{key}`"));
+                    }
+                    Some(schema) => self.check(schema, value, &inner(key), depth)?,
+                    None => {}
+                },
+            }
+        }
+        Ok(())
+    }
+}
+
+fn check_equality(schema: &Map<String, Value>, value: &Value, path: &str) -> Result<(), String> {
+    if let Some(wanted) = schema.get("type")
+        && !is_of_type(wanted, value)
+    {
+        return violation(
+            path,
+            &format!("expected {}, found {}", type_names(wanted), type_name_of(value)),
+        );
+    }
+    if let Some(wanted) = schema.get("const")
+        && !json_eq(wanted, value)
+    {
+        return violation(path, &format!("expected {wanted}, found {value}"));
+    }
+    if let Some(Value::Array(allowed)) = schema.get("enum")
+        && !allowed.iter().any(|allowed| json_eq(allowed, value))
+    {
+        let allowed: Vec<_> = allowed.iter().map(ToString::to_string).collect();
+        return violation(path, &format!("{value} is not one of {}", allowed.join(", ")));
+    }
+    Ok(())
+}
+
+fn check_number(schema: &Map<String, Value>, number: &Number, path: &str) -> Result<(), String> {
+    let bounds = [
+        ("minimum", Ordering::Less, true, "at least"),
+        ("exclusiveMinimum", Ordering::Less, false, "more than"),
+        ("maximum", Ordering::Greater, true, "at most"),
+        ("exclusiveMaximum", Ordering::Greater, false, "less than"),
+    ];
+    for (name, wrong, allows_equal, words) in bounds {
+        let Some(Value::Number(bound)) = schema.get(name) else { continue };
+        let order = compare(number, bound);
+        if order == Some(wrong) || (order == Some(Ordering::Equal) && !allows_equal) {
+            return violation(path, &format!("expected {words} {bound}, found {number}"));
+        }
+    }
+    match schema.get("multipleOf") {
+        Some(Value::Number(divisor)) if !is_multiple(number, divisor) => {
+            violation(path, &format!("expected a multiple of {divisor}, found {number}"))
+        }
+        Some(_) | None => Ok(()),
+    }
+}
+
+fn compare(one: &Number, other: &Number) -> Option<Ordering> {
+    match (one.as_i128(), other.as_i128()) {
+        (Some(one), Some(other)) => Some(one.cmp(&other)),
+        _ => one.as_f64()?.partial_cmp(&other.as_f64()?),
+    }
+}
+
+/// Returns whether a number may be a multiple of another. Fractions are compared as far as floats
+/// can represent them.
+fn is_multiple(number: &Number, divisor: &Number) -> bool {
+    if let (Some(number), Some(divisor)) = (number.as_i128(), divisor.as_i128()) {
+        return divisor <= 0 || number % divisor == 0;
+    }
+    let (Some(number), Some(divisor)) = (number.as_f64(), divisor.as_f64()) else { return true };
+    let quotient = number / divisor;
+    divisor <= 0.0
+        || !quotient.is_finite()
+        || (quotient - quotient.round()).abs() < 1e-9 * quotient.abs().max(1.0)
+}
+
+/// Checks the number of characters, elements or properties against two keywords.
+fn check_len(
+    schema: &Map<String, Value>,
+    [min, max]: [&str; 2],
+    len: usize,
+    path: &str,
+) -> Result<(), String> {
+    let bound = |name| schema.get(name).and_then(Value::as_f64);
+    #[expect(clippy::cast_precision_loss, reason = "no value has so many parts")]
+    let count = len as f64;
+    match (bound(min), bound(max)) {
+        (Some(min), _) if count < min => {
+            violation(path, &format!("its length is {len}, and must be at least {min}"))
+        }
+        (_, Some(max)) if count > max => {
+            violation(path, &format!("its length is {len}, and must be at most {max}"))
+        }
+        _ => Ok(()),
+    }
+}
+
+fn violation(path: &str, what: &str) -> Result<(), String> {
+    Err(if path.is_empty() { what.to_owned() } else { format!("{what} (at `{path}`)") })
+}
+
+fn type_names(wanted: &Value) -> String {
+    match wanted {
+        Value::String(wanted) => wanted.clone(),
+        Value::Array(any) => any.iter().map(type_names).collect::<Vec<_>>().join(" or "),
+        other => other.to_string(),
+    }
+}
+
+fn type_name_of(value: &Value) -> &'static str {
+    match value {
+        Value::Null => "null",
+        Value::Bool(_) => "a boolean",
+        Value::Number(_) => "a number",
+        Value::String(_) => "a string",
+        Value::Array(_) => "an array",
+        Value::Object(_) => "an object",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[track_caller]
+    fn accepts(schema: &Value, values: &[Value]) {
+        for value in values {
+            assert_eq!(check(schema, value), Ok(()), "{value}");
+        }
+    }
+
+    #[track_caller]
+    fn rejects(schema: &Value, values: &[Value], reason: &str) {
+        for value in values {
+            assert_eq!(check(schema, value).unwrap_err(), reason, "{value}");
+        }
+    }
+
+    #[test]
+    fn numbers_are_compared_with_their_bounds() {
+        let schema = json!({ "minimum": 1, "exclusiveMaximum": 10.5, "multipleOf": 0.5 });
+        accepts(&schema, &[json!(1), json!(1.0), json!(10), json!(2.5), json!("text")]);
+        rejects(&schema, &[json!(0)], "expected at least 1, found 0");
+        rejects(&schema, &[json!(10.5)], "expected less than 10.5, found 10.5");
+        rejects(&schema, &[json!(2.3)], "expected a multiple of 0.5, found 2.3");
+        let large = json!({ "maximum": u64::MAX - 1 });
+        accepts(&large, &[json!(u64::MAX - 1)]);
+        assert!(check(&large, &json!(u64::MAX)).is_err());
+        accepts(&json!({ "multipleOf": 0.1 }), &[json!(0.3), json!(1_000_000.1)]);
+        accepts(&json!({ "multipleOf": 0 }), &[json!(3)]);
+    }
+
+    #[test]
+    fn lengths_are_counted_in_characters_elements_and_properties() {
+        let text = json!({ "minLength": 2, "maxLength": 3 });
+        accepts(&text, &[json!("äö"), json!("äöü"), json!(["a"])]);
+        rejects(&text, &[json!("ä")], "its length is 1, and must be at least 2");
+        rejects(&text, &[json!("äöüß")], "its length is 4, and must be at most 3");
+        rejects(
+            &json!({ "maxItems": 1 }),
+            &[json!([1, 2])],
+            "its length is 2, and must be at most 1",
+        );
+        rejects(
+            &json!({ "minProperties": 1 }),
+            &[json!({})],
+            "its length is 0, and must be at least 1",
+        );
+    }
+
+    #[test]
+    fn elements_are_checked_by_position() {
+        let schema = json!({
+            "prefixItems": [{ "type": "string" }, {}],
+            "items": { "type": "integer" },
+        });
+        accepts(&schema, &[json!([]), json!(["a"]), json!(["a", null, 3])]);
+        rejects(&schema, &[json!([1])], "expected string, found a number (at `[0]`)");
+        rejects(&schema, &[json!(["a", 1, "b"])], "expected integer, found a string (at `[2]`)");
+    }
+
+    #[test]
+    fn alternatives_are_tried() {
+        let any = json!({ "anyOf": [{ "type": "string" }, { "type": "integer", "minimum": 5 }] });
+        accepts(&any, &[json!("a"), json!(5)]);
+        rejects(&any, &[json!(4), json!(null)], "it matches none of the alternatives");
+        let one = json!({ "oneOf": [{ "minimum": 0 }, { "maximum": 10 }] });
+        accepts(&one, &[json!(-1), json!(11)]);
+        rejects(&one, &[json!(5)], "it matches several alternatives instead of one");
+        let all = json!({ "allOf": [{ "minimum": 0 }, { "maximum": 10 }], "not": { "const": 5 } });
+        accepts(&all, &[json!(0), json!(10)]);
+        rejects(&all, &[json!(11)], "expected at most 10, found 11");
+        rejects(&all, &[json!(5), json!(5.0)], "this value is excluded");
+    }
+
+    #[test]
+    fn what_only_an_unknown_keyword_distinguishes_is_accepted() {
+        let one = json!({ "oneOf": [{ "pattern": "^a" }, { "pattern": "^b" }] });
+        accepts(&one, &[json!("a"), json!("c")]);
+        accepts(&json!({ "not": { "pattern": "^a" } }), &[json!("a"), json!("b")]);
+        let behind_reference = json!({
+            "not": { "$ref": "#/$defs/a" },
+            "$defs": { "a": { "pattern": "^a" } },
+        });
+        accepts(&behind_reference, &[json!("a"), json!("b")]);
+        let patterns = json!({ "patternProperties": { "^x-": {} }, "additionalProperties": false });
+        accepts(&patterns, &[json!({ "x-a": 1 })]);
+    }
+
+    #[test]
+    fn local_references_are_followed_and_recursive_ones_end() {
+        let tree = json!({
+            "$ref": "#/$defs/node",
+            "$defs": {
+                "node": {
+                    "type": "object",
+                    "properties": {
+                        "value": { "type": "integer" },
+                        "children": { "type": "array", "items": { "$ref": "#/$defs/node" } },
+                    },
+                    "required": ["value"],
+                },
+            },
+        });
+        accepts(&tree, &[json!({ "value": 1, "children": [{ "value": 2, "children": [] }] })]);
+        rejects(
+            &tree,
+            &[json!({ "value": 1, "children": [{ "children": [] }] })],
+            "missing `value` (at `children[0]`)",
+        );
+        accepts(&json!({ "$ref": "#" }), &[json!(1)]);
+        accepts(&json!({ "$ref": "#/nowhere" }), &[json!(1)]);
+        accepts(&json!({ "$ref": "https://example.com/schema" }), &[json!(1)]);
+        // Without a limit, this schema would be visited 2^256 times.
+        let both = json!({ "anyOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }] });
+        accepts(&json!({ "$ref": "#/$defs/a", "$defs": { "a": both } }), &[json!(1)]);
+    }
+
+    #[test]
+    fn the_unchecked_keywords_are_listed_but_not_properties_of_that_name() {
+        let schema = json!({
+            "properties": {
+                "pattern": { "type": "string", "pattern": "^a", "minLength": 1 },
+                "if": { "enum": [{ "contains": 1 }] },
+                "list": { "items": { "uniqueItems": true } },
+                "other": { "$ref": "https://example.com/schema" },
+                "local": { "$ref": "#/$defs/contains" },
+            },
+            "$defs": { "contains": { "format": "date" } },
+        });
+        let found: Vec<&str> = unchecked_keywords(&schema).into_iter().collect();
+        assert_eq!(found, ["$ref", "pattern", "uniqueItems"]);
+    }
+}
