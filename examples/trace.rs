@@ -56,6 +56,7 @@ fn summary(step: &TraceEvent) -> String {
         TraceAction::Tool { tool, .. } => (tool.as_str(), None),
         TraceAction::Say { text, .. } => ("say", Some(text.clone())),
         TraceAction::Stop { stop_reason, .. } => ("stop", Some(stop_reason.clone())),
+        TraceAction::Helper { usage, .. } => ("helper", Some(format!("{} tokens", usage.total()))),
         _ => ("?", None),
     };
     let result = &step.result;

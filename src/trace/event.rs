@@ -4,10 +4,11 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::StopAction;
+use crate::event::{RewriteReason, StopAction};
 use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, StepTime, ToolExit};
+use crate::usage::Usage;
 
 /// A step in a run: a tool call and its result, a message after which the run continued, or the end
 /// of the run.
@@ -95,6 +96,14 @@ pub enum TraceAction {
         /// The stop reason of the turn that contains the message.
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
+    },
+    /// A request that the run sent for its own purposes, for example to summarize the history. The
+    /// model of such a request is unknown to the trace.
+    Helper {
+        /// What the request was for.
+        purpose: RewriteReason,
+        /// The tokens that the request used, including those of discarded attempts.
+        usage: Usage,
     },
     /// The end of the run.
     Stop {

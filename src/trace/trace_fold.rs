@@ -10,7 +10,7 @@ use crate::trace::step_time::Moment;
 use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
 use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
-use crate::usage::Prices;
+use crate::usage::{Prices, Usage};
 
 /// The maximum nesting depth of a value that is stored as JSON. More deeply nested values are
 /// stored as strings. JSON parsers reject values nested more than about 128 levels deep, and a step
@@ -109,8 +109,17 @@ impl TraceFold {
                 self.emit_message_step(now, steps);
                 self.observe_turn(turn, now);
             }
-            Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => {
+            Event::Turn(TurnEvent::Retracted { usage, .. }) => {
                 self.run.used_budget.add(*usage, &self.run.model, &self.prices);
+            }
+            Event::Rewritten { why, usage, .. } => {
+                self.run.used_budget.add(*usage, &self.run.model, &self.prices);
+                if *usage != Usage::default() {
+                    let action = TraceAction::Helper { purpose: *why, usage: *usage };
+                    let (turn, result) = (self.run.turn_number, TraceResult::default());
+                    let step = self.new_step(turn, String::new(), action, result, (None, now));
+                    steps.push(step);
+                }
             }
             // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })

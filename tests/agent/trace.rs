@@ -72,6 +72,7 @@ fn step_summaries(steps: &[TraceEvent]) -> Vec<String> {
             format!("{tool} {}", exit.as_str().unwrap())
         }
         TraceAction::Say { text, .. } => format!("say {text}"),
+        TraceAction::Helper { purpose, .. } => format!("helper {purpose:?}"),
         TraceAction::Stop { stop_reason, .. } => format!("stop {stop_reason}"),
         other => panic!("{other:?}"),
     };
@@ -604,7 +605,15 @@ async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
         ..RemainingBudget::default()
     });
     let why = RewriteReason::Compacted;
-    trace.observe(&Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage: usage(300) });
+    let rewritten = |usage| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage };
+    trace.observe(&rewritten(usage(300)));
+    let step = trace.last_event().unwrap();
+    assert_eq!(step.action, TraceAction::Helper { purpose: why, usage: usage(300) });
+    let json = serde_json::to_value(&step.action).unwrap();
+    assert_eq!((&json["type"], &json["purpose"]), (&json!("helper"), &json!("compacted")));
+    // A rewrite without a request is not a step.
+    trace.observe(&rewritten(Usage::default()));
+    assert_eq!(trace.events().len(), 1);
     let call = ToolCall { call_id: "c".into(), name: "t".into(), arguments: "{}".into() };
     let result = ToolResult::for_call(&call, ResultKind::Ok, "x");
     trace.observe(&ToolEvent::Output(result).into());
