@@ -37,11 +37,13 @@
 //! | `tool_sources` | tools that change while a run continues |
 //! | `call_journal` | a world stores a turn's calls through the public journal, and a crash repeats no call |
 //! | `world` | a run that is stopped at any effect continues from the stored values |
+//! | `classic_loops` | loops as textbooks show them, written with the public parts of the crate |
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
 mod argument_rewrites;
 mod boundaries;
 mod call_journal;
+mod classic_loops;
 mod compaction;
 mod context;
 mod cost;
