@@ -7,12 +7,14 @@
 //! | `single_invariants` | laws that need a test of their own |
 //! | `edge_cases` | panics in a `Drop`, late results, ids, seals |
 //! | `floors` | a module uses only modules on lower floors, and its files form no cycles |
+//! | `requirements` | the tests and the parts that the table of requirements names exist |
 //! | `sizes` | the size of events, steps and the loop |
 
 mod edge_cases;
 mod files;
 mod floors;
 mod grid;
+mod requirements;
 mod single_invariants;
 #[cfg(target_pointer_width = "64")]
 mod sizes;
