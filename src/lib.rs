@@ -200,6 +200,7 @@ mod small_map;
 pub mod sse;
 mod store_thread;
 pub mod stream;
+pub mod supervise;
 pub mod task;
 pub mod tool;
 pub mod trace;

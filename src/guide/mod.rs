@@ -36,6 +36,7 @@
 //! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
 //! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
 //! | [A worker](worker) | perform many jobs with agents, and end cleanly on SIGTERM |
+//! | [Supervisors](supervisors) | many runs as one stream, with restarts and a limit for silence |
 //! | [Record and replay](replay) | record a run, and run it again from the recording |
 //! | [Traces](trace) | one trace event for each step of a run |
 //! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
@@ -127,6 +128,10 @@ pub mod extending {}
 #[doc = include_str!("links.md")]
 #[doc = include_str!("performance.md")]
 pub mod performance {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("supervisors.md")]
+pub mod supervisors {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("front_ends.md")]

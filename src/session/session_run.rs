@@ -116,6 +116,11 @@ impl SessionRun {
         (*self.handle).clone()
     }
 
+    /// Returns the run's own handle, which does not count as a source of verdicts.
+    pub(crate) fn internal_handle(&self) -> Arc<RunHandle> {
+        Arc::clone(&self.handle)
+    }
+
     forward_handle_methods!(handle);
 }
 

@@ -36,6 +36,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("replay", 9),
     ("task", 9),
     ("hub", 10),
+    ("supervise", 10),
     ("durable", 11),
     ("ui", 11),
     ("guide", 10),

@@ -86,7 +86,7 @@ fn next_stop_and_stop_with_can_be_bodies_or_end_them() {
 
 /// Counts the values that are alive.
 #[derive(Clone, Default)]
-struct GuardCounter(Arc<(AtomicUsize, AtomicUsize)>);
+pub(super) struct GuardCounter(Arc<(AtomicUsize, AtomicUsize)>);
 
 /// Counts as alive until it is dropped.
 struct Guard(GuardCounter);
@@ -105,12 +105,15 @@ impl GuardCounter {
         self.0.1.load(Ordering::Relaxed)
     }
 
-    fn alive_count(&self) -> usize {
+    pub(super) fn alive_count(&self) -> usize {
         self.created_count() - self.dropped_count()
     }
 
     /// The stream, with a guard inside that lives as long as it does.
-    fn attach_guard<S: Stream>(&self, stream: S) -> impl Stream<Item = S::Item> + use<S> {
+    pub(super) fn attach_guard<S: Stream>(
+        &self,
+        stream: S,
+    ) -> impl Stream<Item = S::Item> + use<S> {
         let guard = self.guard();
         stream.map(move |item| {
             let _inside = &guard;

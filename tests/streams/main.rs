@@ -7,7 +7,8 @@
 //! | `stop_after_turn` | a run stops after a turn on request, and can be resumed |
 //! | `in_task` | how far ahead a stream in its own task runs, and the effects of a pause and a drop |
 //! | `journal` | the journal folds a run's events: sub-agents, evidence, pending calls |
-//! | `recover` | a loop goes on after an error of one kind |
+//! | `supervise` | many runs as one stream: events, ends, restarts, silence, and drops |
+//! | `recover` | a loop continues after an error of one kind |
 //! | `scripted` | the scripted model signs, hides and refuses like a real one |
 
 mod in_task;
@@ -17,3 +18,4 @@ mod recover;
 mod script;
 mod scripted;
 mod stop_after_turn;
+mod supervise;
