@@ -9,8 +9,8 @@ use turnstream_restate::Client;
 
 /// A request without an answer after this time is sent again, to another node if there is one.
 const REQUEST_LIMIT: Duration = Duration::from_secs(15);
-/// A run that makes no progress for this time counts as unfinished.
-const GIVE_UP_AFTER: Duration = Duration::from_mins(1);
+/// The time after which a run counts as unfinished. Kills and a busy machine delay runs.
+const GIVE_UP_AFTER: Duration = Duration::from_mins(5);
 const RETRY_DELAY: Duration = Duration::from_millis(50);
 
 /// A client for each node, of which one is used until it fails.
