@@ -144,7 +144,8 @@ fn loop_body(
                     let next = match (decision, turn) {
                         (Decision::RefuseTools { next, .. }, _) => next,
                         (Decision::Continue(next), _) => cx.check_should_stop(&state, next).await?,
-                        (Decision::Stop, Some(turn)) => {
+                        // The model has stopped, by its text or by a stop action.
+                        (decision, Some(turn)) if state.has_stopped(&decision) => {
                             let next;
                             (state, next) = cx.review_stop(state, &turn).await?;
                             next

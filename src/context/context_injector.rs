@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::context::transcript::call_summary;
 use crate::context::turn_starts::{KeptItems, start_of_newest_turns};
-use crate::context::{BytesDiv4, CountTokens, Recall};
+use crate::context::{BytesDiv4, CountTokens, MemoryNote, Recall};
 use crate::item::{History, Item};
 
 /// A piece of text that could be added to a request, such as part of a file, a note or a search
@@ -21,6 +21,16 @@ pub struct ContextCandidate {
     /// The reason why the text is relevant to the current step. Candidates without a reason are
     /// rejected.
     pub why: String,
+}
+
+impl From<MemoryNote> for ContextCandidate {
+    fn from(note: MemoryNote) -> Self {
+        Self {
+            source: format!("memory/{}", note.name),
+            text: note.text,
+            why: "a note from an earlier conversation that matches the message".to_owned(),
+        }
+    }
 }
 
 /// The chosen and the rejected candidates for a request, each with a reason.
@@ -156,11 +166,11 @@ impl ContextInjector {
         self.inject_with(history, Vec::new())
     }
 
-    /// Returns the context to send, with further candidates after those of the function.
+    /// Returns the context to send, with notes as further candidates after those of the function.
     pub(crate) fn inject_with(
         &self,
         history: &History,
-        recalled: Vec<ContextCandidate>,
+        recalled: Vec<MemoryNote>,
     ) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -174,6 +184,7 @@ impl ContextInjector {
         let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);
         choice.add_section("steps", "Done so far:", &earlier);
+        let recalled = recalled.into_iter().map(ContextCandidate::from);
         for candidate in (self.candidates)(history).into_iter().chain(recalled) {
             choice.add_candidate(candidate);
         }

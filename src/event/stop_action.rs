@@ -63,7 +63,8 @@ impl StopAction {
     pub fn from_arguments(arguments: &str) -> Result<Self, String> {
         let mut action: Self =
             serde_json::from_str(arguments).map_err(|error| error.to_string())?;
-        action.summary = action.summary.trim().to_owned();
+        action.summary.truncate(action.summary.trim_end().len());
+        action.summary.drain(..action.summary.len() - action.summary.trim_start().len());
         for text in [&mut action.evidence, &mut action.stop_condition, &mut action.missing] {
             *text = text.take().map(|text| text.trim().to_owned()).filter(|it| !it.is_empty());
         }

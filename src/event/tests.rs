@@ -29,6 +29,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         evidence: Vec::new(),
         proof: None,
         unproven: None,
+        stop_action: None,
         budget: None,
         nested_usage: Usage::default(),
         cost: None,

@@ -48,7 +48,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
     }
 
     /// Replaces an error of the given kind with the steps that `then` returns, so that the loop
-    /// goes on. All other steps and errors pass through.
+    /// continues. All other steps and errors pass through.
     ///
     /// If the failed turn has already emitted events, a
     /// [`Retracted`](crate::TurnEvent::Retracted) event comes first. It tells the consumer and the

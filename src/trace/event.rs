@@ -100,7 +100,7 @@ pub enum TraceAction {
     /// A request that the run sent for its own purposes, for example to summarize the history. The
     /// model of such a request is unknown to the trace.
     Helper {
-        /// What the request was for.
+        /// The purpose of the request.
         purpose: RewriteReason,
         /// The tokens that the request used, including those of discarded attempts.
         usage: Usage,

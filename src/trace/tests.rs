@@ -126,7 +126,11 @@ fn a_fix_is_shown_as_a_change() {
 
 #[test]
 fn a_successful_end_shows_the_passing_check() {
-    let action = TraceAction::Stop { stop_reason: "success".to_owned(), text: String::new() };
+    let action = TraceAction::Stop {
+        stop_reason: "success".to_owned(),
+        text: String::new(),
+        stop_action: None,
+    };
     let result = TraceResult {
         verification_evidence: Some(Evidence::from_command("markdownlint book/glossary.md", 0)),
         ..TraceResult::default()

@@ -106,11 +106,11 @@ impl Budget {
     /// let usage = Usage { input_tokens: 900, output_tokens: 100, ..Usage::default() };
     /// let agent = Agent::new(Scripted::new([Reply::text("Hello!").usage(usage)]));
     /// let session = Session::open(MemoryStore::new(), "s1").await?;
-    /// session.run(&agent, "Hi").outcome().await;
+    /// session.run(&agent, "Hi").await?.outcome().await?;
     ///
     /// let used = session.usage().await?;
     /// let budget = Budget::new().with_total_tokens(1_000).with_earlier_usage(used);
-    /// let outcome = session.run(&agent.with_budget(budget), "Again").outcome().await;
+    /// let outcome = session.run(&agent.with_budget(budget), "Again").await?.outcome().await?;
     /// assert_eq!(outcome.reason, EndReason::Budget);
     /// # Ok(())
     /// # }

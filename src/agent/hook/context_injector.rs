@@ -18,7 +18,7 @@ impl Hook for ContextInjector {
     fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
         async move {
             let recalled = match &self.recall {
-                Some(recall) => recall.candidates(&context).await?,
+                Some(recall) => recall.notes(&context).await?,
                 None => Vec::new(),
             };
             let InjectedContext { context, selection } = self.inject_with(&context, recalled);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::context::{ContextCandidate, Memory};
+use crate::context::{Memory, MemoryNote};
 use crate::error::Error;
 use crate::item::{History, Item};
 
@@ -22,19 +22,10 @@ impl Recall {
     }
 
     /// Returns the notes that match the latest message of the user.
-    pub(crate) async fn candidates(
-        &self,
-        history: &History,
-    ) -> Result<Vec<ContextCandidate>, Error> {
+    pub(crate) async fn notes(&self, history: &History) -> Result<Vec<MemoryNote>, Error> {
         let latest = history.live_newest_first().find_map(Item::as_user);
         let Some(message) = latest else { return Ok(Vec::new()) };
-        let notes = self.memory.search(&message.text(), self.max_notes).await?;
-        let candidate = |note: super::MemoryNote| ContextCandidate {
-            source: format!("memory/{}", note.name),
-            text: note.text,
-            why: "a note from an earlier conversation that matches the message".to_owned(),
-        };
-        Ok(notes.into_iter().map(candidate).collect())
+        self.memory.search(&message.text(), self.max_notes).await
     }
 }
 

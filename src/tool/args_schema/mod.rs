@@ -102,7 +102,7 @@ mod tests {
                 (json!({ "v": bad(20_000) }), "at `v`"),
                 (json!({ "list": vec![1; 20], "v": bad(20_000) }), "at `v`"),
                 (json!({ "list": vec![1; 21] }), "at `list`"),
-                (json!({ "list": vec![1; 20_000] }), "the schema"),
+                (json!({ "list": vec![1; 20_000] }), "at `list`"),
             ]);
         }
         for (args, place) in cases {

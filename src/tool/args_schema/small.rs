@@ -13,10 +13,10 @@ use crate::item::model_json::{is_of_type, json_eq};
 use crate::tool::ToolSpec;
 
 /// The maximum number of schemas that one validation visits. A few references can describe a schema
-/// of any size. What lies beyond is not checked.
+/// of any size. The rest is not checked.
 const MAX_STEPS: usize = 100_000;
-/// The maximum number of schemas that are applied to each other or to the values in a value. What
-/// lies beyond is not checked.
+/// The maximum number of schemas that are applied to each other or to the values in a value. The
+/// rest is not checked.
 const MAX_DEPTH: usize = 256;
 
 /// The keywords that restrict values and that this validation does not know.
@@ -153,7 +153,7 @@ impl Validation<'_> {
             if count == 0 && !alternatives.is_empty() {
                 return violation(path, "it matches none of the alternatives");
             }
-            // What is not checked may be what distinguishes the alternatives.
+            // The alternatives may differ only in keywords that are not checked.
             if name == "oneOf" && count > 1 && self.is_fully_checked(alternatives) {
                 return violation(path, "it matches several alternatives instead of one");
             }
@@ -265,11 +265,11 @@ fn check_number(schema: &Map<String, Value>, number: &Number, path: &str) -> Res
         ("maximum", Ordering::Greater, true, "at most"),
         ("exclusiveMaximum", Ordering::Greater, false, "less than"),
     ];
-    for (name, wrong, allows_equal, words) in bounds {
+    for (name, wrong, allows_equal, comparison) in bounds {
         let Some(Value::Number(bound)) = schema.get(name) else { continue };
         let order = compare(number, bound);
         if order == Some(wrong) || (order == Some(Ordering::Equal) && !allows_equal) {
-            return violation(path, &format!("expected {words} {bound}, found {number}"));
+            return violation(path, &format!("expected {comparison} {bound}, found {number}"));
         }
     }
     match schema.get("multipleOf") {

@@ -11,7 +11,6 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 pub(crate) use call_tool::unwrapped_call;
-#[cfg(feature = "skills")]
 pub(crate) use rank::RankedTools;
 pub(crate) use settings::CALL_TOOL;
 pub use settings::ToolSearch;
