@@ -47,6 +47,7 @@ mod resume;
 mod resume_verdicts;
 mod run;
 mod same_call;
+mod send_message;
 mod settings;
 mod sources;
 mod state;

@@ -27,6 +27,10 @@
 //! | `redaction` | hooks that remove secrets from the reports of calls |
 //! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
+//! | `stop_action` | a model ends its run with a typed action |
+//! | `held_repeats` | calls that repeat a call with an unknown result |
+//! | `memory` | notes that outlive a session |
+//! | `mailbox` | messages between the agents of a run |
 //! | `evidence` | an agent that ends only with evidence |
 //! | `trace` | the trace of a run, step by step |
 //! | `tracing_log` | a run in the logs of the crate `tracing` |
@@ -56,6 +60,7 @@ mod failed_runs;
 mod held_repeats;
 mod interrupt_reasons;
 mod large_turns;
+mod mailbox;
 mod memory;
 mod mix;
 mod observers;

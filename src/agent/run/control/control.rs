@@ -4,6 +4,7 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::agent::run::control::inbox::Inbox;
+use crate::agent::run::control::mail::Mail;
 use crate::agent::run::control::signals::Signals;
 use crate::agent::run::control::tool_state::ToolState;
 use crate::agent::run::control::usage_account::UsageAccount;
@@ -28,6 +29,7 @@ use crate::tool::{RunData, Verdict};
 /// | `usage` | the body | the run and the body, before they spend more |
 /// | `work` | the body | the run, when its body is dropped |
 /// | `sub_agents` | the sub-agents' tools | handles |
+/// | `mail` | the tools of other agents | the run, at its end |
 /// | `tools` | handles, and the body | the tools |
 /// | `observers`, `last_failure` | the body | the run |
 ///
@@ -40,6 +42,7 @@ pub(in crate::agent) struct Control {
     pub(in crate::agent) usage: UsageAccount,
     pub(in crate::agent) work: WorkState,
     pub(in crate::agent) sub_agents: SubAgents,
+    pub(super) mail: Mail,
     pub(in crate::agent) tools: ToolState,
     /// The observing hooks that are currently running.
     pub(in crate::agent) observers: Observers,
@@ -72,6 +75,17 @@ impl SubAgents {
         lock_ignoring_poison(&self.runs).get(call_id).cloned()
     }
 
+    /// Returns the state of the parent's run, if this is a sub-agent's run and the parent's run
+    /// exists.
+    pub(super) fn parent(&self) -> Option<Arc<Control>> {
+        self.parent.get().and_then(Weak::upgrade)
+    }
+
+    /// Returns the states of the sub-agents' runs.
+    pub(super) fn children(&self) -> Vec<Arc<Control>> {
+        lock_ignoring_poison(&self.runs).values().map(|run| Arc::clone(&run.control)).collect()
+    }
+
     pub(in crate::agent) fn set_label(&self, label: Arc<str>) {
         let _ = self.label.set(label);
     }
@@ -99,7 +113,7 @@ impl Control {
     /// Returns whether a verdict can arrive from the owner of the polled stream, from a handle, or
     /// through the parent's run.
     pub(in crate::agent) fn can_receive_verdict(&self) -> bool {
-        let parent = || self.sub_agents.parent.get().and_then(Weak::upgrade);
+        let parent = || self.sub_agents.parent();
         self.verdicts.can_arrive() || parent().is_some_and(|parent| parent.can_receive_verdict())
     }
 
@@ -145,12 +159,15 @@ impl Control {
         lock_ignoring_poison(&self.last_failure).clone()
     }
 
-    /// Accepts no more input and verdicts, and returns the input that is still queued.
+    /// Accepts no more input and verdicts, and returns the input that is still queued. Messages of
+    /// other agents also go back to their senders.
     pub(in crate::agent) fn close(&self) -> Vec<UndeliveredInput> {
         self.signals.discard_waker();
         self.verdicts.stop_accepting();
         drop(self.tools.take_started_calls());
         self.tools.update_data(|_| RunData::new());
-        self.inbox.close_and_drain()
+        let undelivered = self.inbox.close_and_drain();
+        self.return_mail(&undelivered);
+        undelivered
     }
 }

@@ -115,6 +115,11 @@ impl Inbox {
         lock_ignoring_poison(&self.queues).delivery_turns.get(id).copied()
     }
 
+    /// Returns whether the run is over.
+    pub(super) fn is_closed(&self) -> bool {
+        lock_ignoring_poison(&self.queues).is_closed
+    }
+
     /// Refuses all further input, and returns the input that is still queued.
     pub(in crate::agent) fn close_and_drain(&self) -> Vec<UndeliveredInput> {
         self.tombstone_queue.close();

@@ -3,6 +3,7 @@
 mod control;
 mod flag;
 mod inbox;
+mod mail;
 mod signals;
 mod tool_state;
 mod usage_account;

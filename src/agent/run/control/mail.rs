@@ -1,0 +1,123 @@
+//! Messages between the agents of a run.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, Weak};
+
+use crate::agent::run::control::control::Control;
+use crate::agent::run::control::inbox::{DeliveryPoint, RefusedInput};
+use crate::event::UndeliveredInput;
+use crate::item::Item;
+use crate::lock::lock_ignoring_poison;
+
+/// The name of an outermost agent without a label.
+const MAIN_NAME: &str = "main";
+/// The maximum length of a message, in bytes.
+const MAX_MESSAGE_BYTES: usize = 64 * 1024;
+
+/// The messages of other agents that wait in a run's inbox.
+#[derive(Default)]
+pub(in crate::agent) struct Mail {
+    /// The senders of the messages, by the ids of the messages.
+    senders: Mutex<HashMap<String, Weak<Control>>>,
+}
+
+impl Control {
+    /// Queues a message for another agent of the same tree. Returns the name of the receiver.
+    ///
+    /// # Errors
+    ///
+    /// Returns a message for the model if the text is too long, if not exactly one running agent
+    /// has the name, or if the receiver's queue is full.
+    pub(in crate::agent) fn send_message(
+        self: &Arc<Self>,
+        id: String,
+        to: &str,
+        text: &str,
+    ) -> Result<String, String> {
+        if text.len() > MAX_MESSAGE_BYTES {
+            return Err(format!("a message may have at most {MAX_MESSAGE_BYTES} bytes"));
+        }
+        let others: Vec<_> =
+            self.root().tree().into_iter().filter(|it| !Arc::ptr_eq(it, self)).collect();
+        let running: Vec<_> = others.into_iter().filter(|it| !it.inbox.is_closed()).collect();
+        let full_match: Vec<_> = running.iter().filter(|it| it.agent_name() == to).collect();
+        let last_part = |it: &&Arc<Self>| it.agent_name().rsplit('/').next() == Some(to);
+        let found = match full_match.is_empty() {
+            true => running.iter().filter(last_part).collect(),
+            false => full_match,
+        };
+        let receiver = match found[..] {
+            [receiver] => receiver,
+            [] => return Err(format!("no running agent is named `{to}`. {}", names_of(&running))),
+            _ => return Err(format!("several running agents are named `{to}`")),
+        };
+        lock_ignoring_poison(&receiver.mail.senders).insert(id.clone(), Arc::downgrade(self));
+        let from = self.agent_name();
+        let message = Item::user(format!("Message from the agent `{from}`: {text}"));
+        let input = UndeliveredInput { id: id.clone(), items: vec![message] };
+        let queued = receiver.inbox.enqueue(DeliveryPoint::BeforeNextRequest, input);
+        queued.map(|()| receiver.agent_name().to_owned()).map_err(|refused| {
+            lock_ignoring_poison(&receiver.mail.senders).remove(&id);
+            match refused {
+                RefusedInput::RunIsOver(_) => format!("the agent `{to}` has just ended"),
+                RefusedInput::QueueIsFull(_) => format!("the mailbox of `{to}` is full"),
+            }
+        })
+    }
+
+    /// Tells the senders of messages that were not delivered.
+    pub(super) fn return_mail(&self, undelivered: &[UndeliveredInput]) {
+        let senders = std::mem::take(&mut *lock_ignoring_poison(&self.mail.senders));
+        for input in undelivered {
+            let Some(sender) = senders.get(&input.id).and_then(Weak::upgrade) else { continue };
+            let text: Vec<String> =
+                input.items.iter().filter_map(Item::as_user).map(|it| it.text()).collect();
+            let note = Item::user(format!(
+                "Your message to the agent `{}` was not delivered, because the agent has ended: {}",
+                self.agent_name(),
+                text.join("\n")
+            ));
+            let returned = UndeliveredInput { id: input.id.clone(), items: vec![note] };
+            // A sender that has ended as well is not told.
+            let _ = sender.inbox.enqueue(DeliveryPoint::BeforeNextRequest, returned);
+        }
+    }
+
+    /// Returns the name by which other agents address this agent.
+    fn agent_name(&self) -> &str {
+        match self.sub_agents.label() {
+            "" => MAIN_NAME,
+            label => label,
+        }
+    }
+
+    fn root(self: &Arc<Self>) -> Arc<Self> {
+        let mut root = Arc::clone(self);
+        while let Some(parent) = root.sub_agents.parent() {
+            root = parent;
+        }
+        root
+    }
+
+    /// Returns this agent and all agents below it, including those that have ended.
+    fn tree(self: &Arc<Self>) -> Vec<Arc<Self>> {
+        let mut all = vec![Arc::clone(self)];
+        let mut next = 0;
+        while let Some(agent) = all.get(next) {
+            let children = agent.sub_agents.children();
+            all.extend(children);
+            next += 1;
+        }
+        all
+    }
+}
+
+fn names_of(agents: &[Arc<Control>]) -> String {
+    let mut names: Vec<String> = agents.iter().map(|it| format!("`{}`", it.agent_name())).collect();
+    names.sort();
+    names.dedup();
+    match names.is_empty() {
+        true => "No other agent is running.".to_owned(),
+        false => format!("These are running: {}.", names.join(", ")),
+    }
+}
