@@ -190,6 +190,7 @@ impl Session {
             true => Self::from_parts(self.store().clone(), restored.fork(&id), version),
             false => Self::open(self.store().clone(), id).await?,
         };
+        let fork = if self.keeps_sub_agents() { fork.with_sub_agent_histories() } else { fork };
         let (version, restored) = fork.cached_fold();
         let entries = match (gives_up_calls, restored.session_state()) {
             (true, _) => SettleEntries::for_history(&restored.history(), &HashSet::new()).entries,

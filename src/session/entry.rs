@@ -57,7 +57,8 @@ pub enum Entry {
         /// from a sub-agent also includes the path to that call.
         calls: Vec<PendingCall>,
     },
-    /// A sub-agent that had been started by an open call was suspended.
+    /// A sub-agent that had been started by an open call was suspended, or has ended, in which case
+    /// the call's result follows.
     Nested {
         /// The id of the call that started the sub-agent.
         call_id: String,

@@ -1,7 +1,10 @@
 //! Converts events to session entries.
 
+use std::collections::HashMap;
+
 use crate::event::{AppendReason, EndReason, Event, ToolEvent};
-use crate::item::{Item, OpenCalls, ToolCall, ToolResult};
+use crate::item::{History, Item, OpenCalls, ToolCall, ToolResult, join_call_id};
+use crate::journal::Journal;
 use crate::session::called_tool::called_tool;
 use crate::session::restore::EntryFold;
 use crate::session::{Entry, SessionState};
@@ -27,6 +30,9 @@ pub(super) struct EntryRecorder {
     has_flushed_results: bool,
     /// The tools that the calls execute. `None` if they are unknown, as in a hand-written loop.
     toolkit: Option<Toolkit>,
+    /// The journals of the sub-agents that have not ended, by the ids of the calls that run them.
+    /// `None` if the histories of sub-agents are not stored.
+    sub_agents: Option<HashMap<String, Journal>>,
 }
 
 /// A call's id, and the tool name as written by the model. In the history, the call's result has
@@ -44,7 +50,11 @@ impl From<&ToolCall> for CallName {
 }
 
 impl EntryRecorder {
-    pub(super) fn new(restored: EntryFold, toolkit: Option<Toolkit>) -> Self {
+    pub(super) fn new(
+        restored: EntryFold,
+        toolkit: Option<Toolkit>,
+        keeps_sub_agents: bool,
+    ) -> Self {
         let open: OpenCalls<_> = restored.open_calls().iter().map(CallName::from).collect();
         let waits = !open.all_answered();
         Self {
@@ -54,6 +64,7 @@ impl EntryRecorder {
             awaits_resumed_entry: waits,
             has_flushed_results: false,
             toolkit,
+            sub_agents: keeps_sub_agents.then(HashMap::new),
         }
     }
 
@@ -127,15 +138,15 @@ impl EntryRecorder {
                     self.push_entry(Entry::Pending { calls }, &mut entries);
                 }
             }
+            Event::Tool(ToolEvent::Nested { call_id, event, .. })
+            | Event::Nested { call_id, event, .. } => self.observe_sub_agent(call_id, event),
             // These events do not change the history.
             Event::Tool(
                 ToolEvent::Started { .. }
                 | ToolEvent::ApprovalRequested(_)
                 | ToolEvent::Progress { .. }
-                | ToolEvent::Suspended { .. }
-                | ToolEvent::Nested { .. },
+                | ToolEvent::Suspended { .. },
             )
-            | Event::Nested { .. }
             | Event::Continued { .. }
             | Event::Unknown => {}
         }
@@ -155,8 +166,30 @@ impl EntryRecorder {
         let is_it = |call: &CallName| call.call_id == result.call_id;
         if let Some(CallName { name, .. }) = self.open_calls.take_first_unanswered(is_it) {
             self.record_resumed(entries);
+            self.record_sub_agent(&result.call_id, entries);
             let result = ToolResult { name, ..result.clone() };
             self.push_entry(Entry::Item(Item::tool_result(result)), entries);
+        }
+    }
+
+    /// Adds an event to the journal of a sub-agent, if the histories of sub-agents are stored.
+    fn observe_sub_agent(&mut self, call_id: &str, event: &Event) {
+        let Some(journals) = &mut self.sub_agents else { return };
+        let history = self.fold.history();
+        let journal = journals.entry(call_id.to_owned()).or_insert_with(|| {
+            let suspended = history.nested_history(call_id).cloned();
+            let id = join_call_id(history.id(), call_id);
+            Journal::new(suspended.unwrap_or_else(|| History::empty(id)))
+        });
+        journal.observe(event);
+    }
+
+    /// Records the history of a sub-agent that has ended.
+    fn record_sub_agent(&mut self, call_id: &str, entries: &mut Vec<Entry>) {
+        let journal = self.sub_agents.as_mut().and_then(|journals| journals.remove(call_id));
+        if let Some(journal) = journal {
+            let (call_id, history) = (call_id.to_owned(), journal.history());
+            self.push_entry(Entry::Nested { call_id, history }, entries);
         }
     }
 

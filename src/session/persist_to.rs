@@ -121,7 +121,7 @@ impl<T> PersistTo<T> {
             session: session.clone(),
             lease,
             version,
-            recorder: EntryRecorder::new(restored, toolkit),
+            recorder: EntryRecorder::new(restored, toolkit, session.keeps_sub_agents()),
             pending_append: None,
             pending_item: None,
         }

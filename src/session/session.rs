@@ -62,6 +62,8 @@ pub struct Session {
     store: Arc<dyn Store>,
     id: Arc<str>,
     cache: Arc<Mutex<SessionCache>>,
+    /// Whether runs store the histories of sub-agents that have ended.
+    keeps_sub_agents: bool,
 }
 
 /// The cached state of a stored session.
@@ -132,7 +134,60 @@ impl Session {
             change_count: 0,
             last_epoch: 0,
         };
-        Self { store, id, cache: Arc::new(Mutex::new(cache)) }
+        Self { store, id, cache: Arc::new(Mutex::new(cache)), keeps_sub_agents: false }
+    }
+
+    /// Lets later runs of this handle store the history of each sub-agent that ends, in an entry
+    /// before the result of the call that ran it. By default, only the histories of suspended
+    /// sub-agents are stored.
+    ///
+    /// The histories are never sent to a model. [`sub_agent_history`](Self::sub_agent_history)
+    /// returns them, and a page that is opened later shows them; see
+    /// [`AiSdk::load_messages`](crate::ui::ai_sdk::AiSdk::load_messages). The history of a
+    /// sub-agent below another sub-agent is not stored, and neither are those of
+    /// [durable](crate::durable) runs.
+    ///
+    /// ```
+    /// use serde_json::json;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::session::{MemoryStore, Session};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let reader = Agent::new(Scripted::new(["Two pages."]));
+    /// let call = Reply::new().call_raw("c1", "read", &json!({ "prompt": "Count" }).to_string());
+    /// let agent = Agent::new(Scripted::new([call, "It has two pages.".into()]))
+    ///     .with_tool(reader.as_tool("read", "Reads")?);
+    /// let session = Session::open(MemoryStore::new(), "s").await?.with_sub_agent_histories();
+    /// session.run(&agent, "How long is it?").await?.outcome().await?;
+    ///
+    /// let history = session.sub_agent_history("c1").await?.unwrap();
+    /// assert_eq!(history.last().unwrap().as_text(), Some("Two pages."));
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_sub_agent_histories(mut self) -> Self {
+        self.keeps_sub_agents = true;
+        self
+    }
+
+    pub(super) fn keeps_sub_agents(&self) -> bool {
+        self.keeps_sub_agents
+    }
+
+    /// Reads all entries, and returns the stored history of the sub-agent that the call ran, if
+    /// any; see [`with_sub_agent_histories`](Self::with_sub_agent_histories).
+    ///
+    /// # Errors
+    ///
+    /// [`Store`](crate::ErrorKind::Store) if the entries cannot be read.
+    pub async fn sub_agent_history(&self, call_id: &str) -> Result<Option<History>, Error> {
+        let entries = self.entries().await?;
+        Ok(entries.into_iter().rev().find_map(|entry| match entry {
+            Entry::Nested { call_id: id, history } if id == call_id => Some(history),
+            _ => None,
+        }))
     }
 
     /// Returns the session's id.

@@ -3,7 +3,7 @@
 use serde::Serialize;
 
 use crate::event::{Event, ToolEvent};
-use crate::item::escape_call_id;
+use crate::item::{History, ItemKind, escape_call_id};
 use crate::turn::TurnEvent;
 
 /// The state of a sub-agent's run, as serialized for the client.
@@ -34,6 +34,35 @@ impl NestedRun {
     pub(super) fn new(name: &str) -> Self {
         let (name, text) = (name.to_owned(), String::new());
         Self { name, state: "running", turn: 0, text, calls: Vec::new() }
+    }
+
+    /// Returns the state of a sub-agent that has ended in this state, from its stored history.
+    pub(super) fn from_history(name: &str, state: &'static str, history: &History) -> Self {
+        let mut run = Self { state, ..Self::new(name) };
+        let mut starts_turn = true;
+        for item in history.iter().filter(|item| !item.tombstone) {
+            if item.is_model_output() && std::mem::take(&mut starts_turn) {
+                run.turn += 1;
+                run.text.clear();
+            }
+            starts_turn |= item.turn.is_some() || !item.is_model_output();
+            match &item.kind {
+                ItemKind::Text { text } => run.text.push_str(text),
+                ItemKind::ToolCall(call) => run.calls.push(NestedCall {
+                    tool_call_id: call.call_id.clone(),
+                    tool_name: call.name.clone(),
+                    state: "waiting",
+                }),
+                ItemKind::ToolResult(result) => {
+                    run.set_state(&result.call_id, result.kind.as_str());
+                }
+                ItemKind::System { .. }
+                | ItemKind::User { .. }
+                | ItemKind::Reasoning { .. }
+                | ItemKind::Other => {}
+            }
+        }
+        run
     }
 
     /// Updates the state with an event, and returns whether the state has changed.

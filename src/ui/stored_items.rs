@@ -1,8 +1,10 @@
 //! Collects a session's items for display. Compacted items are included, and items that were marked
 //! as tombstones are left out.
 
+use std::collections::HashMap;
+
 use crate::event::{AppendReason, RewriteReason};
-use crate::item::Item;
+use crate::item::{History, Item};
 use crate::session::Entry;
 
 /// A session's items, each with the number of its entry.
@@ -10,6 +12,8 @@ pub(super) struct StoredItems {
     items: Vec<StoredItem>,
     /// The numbers of the entries that marked items as tombstones.
     voided_at: Vec<u64>,
+    /// The histories of sub-agents, by the ids of the calls that ran them.
+    sub_agents: HashMap<String, History>,
 }
 
 /// An item of a session.
@@ -57,7 +61,8 @@ pub(super) fn appended_item_id(event_id: &str, index: usize) -> String {
 
 impl StoredItems {
     pub(super) fn new(entries: Vec<Entry>) -> Self {
-        let mut stored = Self { items: Vec::new(), voided_at: Vec::new() };
+        let mut stored =
+            Self { items: Vec::new(), voided_at: Vec::new(), sub_agents: HashMap::new() };
         // The numbers of the entries with items, including items that are not shown.
         let mut item_numbers: Vec<u64> = Vec::new();
         for (number, entry) in (0..).zip(entries) {
@@ -87,6 +92,9 @@ impl StoredItems {
                         }
                     }
                 }
+                Entry::Nested { call_id, history } => {
+                    stored.sub_agents.insert(call_id, history);
+                }
                 _ => {}
             }
         }
@@ -103,6 +111,11 @@ impl StoredItems {
     /// Returns the number of the last entry before `number` that marked items as tombstones.
     pub(super) fn voided_before(&self, number: u64) -> Option<u64> {
         self.voided_at.iter().copied().filter(|at| *at < number).max()
+    }
+
+    /// Returns the stored history of the sub-agent that a call ran.
+    pub(super) fn sub_agent(&self, call_id: &str) -> Option<&History> {
+        self.sub_agents.get(call_id)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &StoredItem> {

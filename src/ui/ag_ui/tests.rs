@@ -390,3 +390,21 @@ async fn a_loaded_call_of_an_incomplete_turn_is_answered() {
     }
     assert_eq!(messages[1]["content"], "Let me");
 }
+
+#[tokio::test]
+async fn tombstoned_items_are_removed_from_a_clients_messages() {
+    let agent = Agent::new(Scripted::new(["Hello!", "Hello again!", "Bye."]));
+    let session = session_after(&agent).await;
+    session.run(&agent, "More").await.unwrap().outcome().await.unwrap();
+    // While a run streams, the client receives its messages without the item.
+    let run = session.run(&agent, "Go").await.unwrap();
+    run.tombstone([1]).unwrap();
+    let settings = AgUi::new(&parse(&hello()).unwrap()).with_session(&session);
+    let loaded = settings.load_messages(&session, &agent).await.unwrap();
+    assert!(json!(loaded).to_string().contains("Hello!"));
+    let sent = json!(events(settings.clone().respond(run)).await).to_string();
+    assert!(!sent.contains("Hello!") && sent.contains("Bye."), "{sent}");
+
+    let loaded = json!(settings.load_messages(&session, &agent).await.unwrap()).to_string();
+    assert!(!loaded.contains("Hello!") && loaded.contains("Hello again!"), "{loaded}");
+}

@@ -8,13 +8,14 @@ use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts}
 use super::version::Version;
 use crate::agent::Agent;
 use crate::item::{
-    Content, Item, ItemKind, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
+    Content, History, Item, ItemKind, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
     has_too_many_values,
 };
 use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
+use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::stored_items::{StoredItem, StoredItems};
 
 /// Builds messages from a session's entries.
@@ -78,7 +79,13 @@ impl<'a> StoredMessages<'a> {
                     let next = appended.as_ref().map_or(number + 1, |it| it.next_entry);
                     self.begins_at = next;
                 }
-                (ItemKind::ToolResult(result), _) => self.result(result),
+                (ItemKind::ToolResult(result), _) => {
+                    self.result(result);
+                    if let Some(history) = items.sub_agent(&result.call_id) {
+                        let state = if result.is_error() { "failed" } else { "completed" };
+                        self.sub_agent(&result.call_id, &result.name, state, history);
+                    }
+                }
                 (
                     ItemKind::Text { .. }
                     | ItemKind::Reasoning { .. }
@@ -164,7 +171,7 @@ impl<'a> StoredMessages<'a> {
         let result = shown.as_ref().unwrap_or(result);
         let Some(part) = self.call(&result.call_id) else { return };
         match result.kind {
-            ResultKind::Ok => {
+            _ if !result.is_error() => {
                 part["state"] = "output-available".into();
                 part["output"] = bounded_value(&content_to_json(&result.content));
             }
@@ -177,6 +184,13 @@ impl<'a> StoredMessages<'a> {
                 part["errorText"] = result.content.text().into();
             }
         }
+    }
+
+    /// Adds the part that describes the run of a sub-agent.
+    fn sub_agent(&mut self, call_id: &str, name: &str, state: &'static str, history: &History) {
+        let id = call_path::<&str>(&[], call_id);
+        let data = json!(NestedRun::from_history(name, state, history));
+        self.parts().push(json!({ "type": "data-agent", "id": id, "data": data }));
     }
 
     /// Adds the request for approval of a call, which is one of the `pending` calls.

@@ -603,3 +603,18 @@ async fn a_message_that_starts_after_input_during_a_run_keeps_its_id_after_a_rel
     assert_eq!(roles, ["user", "user", "assistant"]);
     assert_eq!(messages[2]["id"], streamed);
 }
+
+#[tokio::test]
+async fn a_loaded_result_that_already_exists_is_an_output() {
+    let spec = ToolSpec::new("make", "", json!({ "type": "object" }));
+    let make = Tool::raw(spec, |_, _| async { ToolOutput::already_exists("It is there.") });
+    let model = Scripted::new([Reply::new().call("make", json!({})), "Done.".into()]);
+    let agent = Agent::new(model).with_tool(make.unwrap());
+    let session = session_after(&agent).await;
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let part = &messages[1]["parts"][1];
+    assert_eq!(
+        (&part["state"], &part["output"]),
+        (&json!("output-available"), &json!("It is there."))
+    );
+}

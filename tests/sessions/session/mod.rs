@@ -7,5 +7,6 @@ mod failures;
 mod invariants;
 mod leases;
 mod resume;
+mod sub_agent_histories;
 mod tombstones;
 mod writing;

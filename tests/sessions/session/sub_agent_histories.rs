@@ -1,0 +1,131 @@
+//! The histories of sub-agents, stored beside the entries of the session.
+
+use serde_json::json;
+use turnstream::agent::Budget;
+use turnstream::event::EndReason;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::session::{Entry, MemoryStore, Session, restore_history};
+use turnstream::tool::Verdict;
+use turnstream::ui::ai_sdk::AiSdk;
+use turnstream::{Agent, History, Item, Usage};
+
+use turnstream_test_support::tools::uncounted_tool;
+
+fn read_call(id: &str) -> Reply {
+    Reply::new().call_raw(id, "read", &json!({ "prompt": "Count" }).to_string())
+}
+
+/// An agent that calls a sub-agent once, which calls a tool once.
+fn agent_with_reader(approval: bool) -> Agent {
+    let tool = uncounted_tool("look");
+    let tool = if approval { tool.requires_approval() } else { tool };
+    let look = Reply::text("Let me look.").call_raw("look-1", "look", "{}");
+    let reader = Agent::new(Scripted::new([look, "Two pages.".into()])).with_tool(tool);
+    Agent::new(Scripted::new([read_call("c1"), "It has two pages.".into()]))
+        .with_tool(reader.as_tool("read", "Reads").unwrap())
+}
+
+async fn session() -> Session {
+    Session::open(MemoryStore::new(), "s").await.unwrap()
+}
+
+fn texts(history: &History) -> Vec<&str> {
+    history.iter().filter_map(Item::as_text).collect()
+}
+
+#[tokio::test]
+async fn the_history_of_a_sub_agent_is_stored_before_its_result_if_asked_for() {
+    let agent = agent_with_reader(false);
+    let session = session().await.with_sub_agent_histories();
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let entries = session.entries().await.unwrap();
+    let at = entries.iter().position(|entry| matches!(entry, Entry::Nested { .. })).unwrap();
+    let is_result =
+        |entry: &Entry| matches!(entry, Entry::Item(item) if item.as_tool_result().is_some());
+    assert!(is_result(&entries[at + 1]));
+    let stored = session.sub_agent_history("c1").await.unwrap().unwrap();
+    assert_eq!((stored.id(), stored.is_settled()), ("s/c1", true));
+    assert_eq!(texts(&stored), ["Let me look.", "Two pages."]);
+    assert!(session.sub_agent_history("c2").await.unwrap().is_none());
+
+    // The session's own history is the same as without the entry.
+    let others = entries.iter().filter(|entry| !matches!(entry, Entry::Nested { .. }));
+    let without = restore_history("s", others.cloned());
+    let history = session.history();
+    assert!(history.iter().eq(without.iter()) && history.nested_history("c1").is_none());
+    let reopened = session.entries().await.unwrap();
+    assert_eq!(restore_history("s", reopened), history);
+}
+
+#[tokio::test]
+async fn without_the_setting_only_suspended_sub_agents_are_stored() {
+    let session = session().await;
+    session.run(&agent_with_reader(false), "Go").await.unwrap().outcome().await.unwrap();
+    assert!(session.sub_agent_history("c1").await.unwrap().is_none());
+}
+
+#[tokio::test]
+async fn a_resumed_sub_agent_is_stored_with_what_it_did_before() {
+    let agent = agent_with_reader(true);
+    let session = session().await.with_sub_agent_histories();
+    let outcome = session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Pending);
+    let verdicts: Vec<_> =
+        outcome.pending.into_iter().map(|call| (call, Verdict::Approve)).collect();
+    session.resume(&agent, verdicts).await.unwrap().outcome().await.unwrap();
+    let stored = session.sub_agent_history("c1").await.unwrap().unwrap();
+    assert_eq!(texts(&stored), ["Let me look.", "Two pages."]);
+}
+
+#[tokio::test]
+async fn a_page_that_is_opened_later_shows_the_sub_agent() {
+    let agent = agent_with_reader(false);
+    let session = session().await.with_sub_agent_histories();
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let messages = AiSdk::default().load_messages(&session, &agent).await.unwrap();
+    let parts = messages[1]["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["type"] == "data-agent").unwrap();
+    let expected = json!({
+        "type": "data-agent",
+        "id": "c1",
+        "data": {
+            "name": "read",
+            "state": "completed",
+            "turn": 2,
+            "text": "Two pages.",
+            "calls": [{ "toolCallId": "look-1", "toolName": "look", "state": "ok" }],
+        },
+    });
+    assert_eq!(*part, expected);
+}
+
+#[tokio::test]
+async fn the_usage_of_earlier_runs_counts_towards_a_budget() {
+    let usage = Usage { input_tokens: 900, output_tokens: 90, ..Usage::default() };
+    let agent = Agent::new(Scripted::new([
+        Reply::text("One.").usage(usage),
+        Reply::text("Two.").usage(usage),
+        "Three.".into(),
+    ]));
+    let session = session().await;
+    assert_eq!(session.usage().await.unwrap(), Usage::default());
+    for _ in 0..2 {
+        session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    }
+    // The usage of items that are not sent any more counts as well.
+    session.tombstone([1]).await.unwrap();
+    let used = session.usage().await.unwrap();
+    assert_eq!((used.input_tokens, used.output_tokens), (1_800, 180));
+    for (budget, reason) in [
+        (Budget::new().with_total_tokens(1_981), EndReason::Completed),
+        (Budget::new().with_total_tokens(1_980), EndReason::Budget),
+        (Budget::new().with_output_tokens(180), EndReason::Budget),
+    ] {
+        let limited = agent.clone().with_budget(budget.with_earlier_usage(used));
+        let outcome = session.run(&limited, "Go").await.unwrap().outcome().await.unwrap();
+        assert_eq!(outcome.reason, reason);
+        if reason == EndReason::Budget {
+            assert!(outcome.budget.unwrap().used >= 180);
+        }
+    }
+}
