@@ -20,6 +20,7 @@ mod model;
 mod patch;
 mod tools;
 
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::{env, fs, io};
@@ -102,6 +103,13 @@ async fn main() -> ExitCode {
     }
 }
 
+/// Returns a checksum of the glossary, which identifies the state before the run.
+fn snapshot(root: &Path) -> io::Result<String> {
+    let mut hasher = DefaultHasher::new();
+    fs::read(root.join(GLOSSARY_PATH))?.hash(&mut hasher);
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
 /// Returns whether the run succeeded with evidence.
 async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
     let folder = TempFolder::new()?;
@@ -116,9 +124,11 @@ async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std
         .with_evidence(policy);
 
     let trace = agent.new_trace();
-    trace.add_input(
-        json!({ "goal": GOAL, "files": [GLOSSARY_PATH], "why": "the goal names the glossary" }),
-    );
+    let mut inputs = agent.run_inputs(GOAL);
+    inputs.repository = Some(folder.0.display().to_string());
+    inputs.snapshot = Some(snapshot(&folder.0)?);
+    trace.add_input(inputs);
+    trace.add_input(json!({ "files": [GLOSSARY_PATH], "why": "the goal names the glossary" }));
     if shown == OutputFormat::Json {
         trace.write_to(io::stdout());
     } else {

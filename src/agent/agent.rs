@@ -23,8 +23,7 @@ use crate::provider::Provider;
 use crate::request::{Options, Request, System};
 use crate::stream::Step;
 use crate::tool::{Tool, ToolSource, Toolkit, Verdict};
-use crate::trace::RemainingBudget;
-use crate::trace::Trace;
+use crate::trace::{RemainingBudget, RunInputs, Trace};
 use crate::turn::Turn;
 use crate::world::World;
 
@@ -155,11 +154,28 @@ impl Agent {
     /// limits of a pool. Attach the trace to a run with
     /// [`trace_to`](crate::EventStreamExt::trace_to).
     pub fn new_trace(&self) -> Trace {
-        let trace = Trace::from_budgets(RemainingBudget {
+        let trace = Trace::from_budgets(self.initial_budget());
+        trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
+    }
+
+    /// Returns the inputs of an audited run of this agent: the goal, the names of its tools, and
+    /// the limits. Add the repository, its snapshot and the memory before you pass the inputs to
+    /// [`Trace::add_input`].
+    pub fn run_inputs(&self, goal: impl Into<String>) -> RunInputs {
+        let tools = self.0.tools.toolkit.specs().iter().map(|spec| spec.name.clone()).collect();
+        RunInputs {
+            goal: goal.into(),
+            tools,
+            budgets: self.initial_budget(),
+            ..RunInputs::default()
+        }
+    }
+
+    fn initial_budget(&self) -> RemainingBudget {
+        RemainingBudget {
             steps_remaining: Some(u64::from(self.0.limits.limits.max_turns_or_default())),
             ..self.0.limits.budget.remaining(&BudgetUsage::default())
-        });
-        trace.with_prices(self.0.limits.budget.prices().cloned().unwrap_or_default())
+        }
     }
 
     /// Returns the agent's own tools. Tools from the agent's [sources](Self::with_tool_source) are

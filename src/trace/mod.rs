@@ -8,6 +8,7 @@
 mod event;
 mod read_jsonl;
 mod remaining_budget;
+mod run_inputs;
 mod step_time;
 mod tool_exit;
 mod trace;
@@ -20,6 +21,7 @@ mod with_tracing;
 pub use event::{TraceAction, TraceEvent, TraceResult};
 pub use read_jsonl::read_jsonl;
 pub use remaining_budget::RemainingBudget;
+pub use run_inputs::RunInputs;
 pub use step_time::StepTime;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;

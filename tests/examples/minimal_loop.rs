@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use turnstream::trace::{ToolExit, TraceAction, TraceEvent, read_jsonl};
+use turnstream::trace::{RunInputs, ToolExit, TraceAction, TraceEvent, read_jsonl};
 use turnstream_test_support::programs::example_program;
 
 #[track_caller]
@@ -133,7 +133,11 @@ fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
             other => panic!("{other:?}"),
         }
     }
-    assert!(steps[0].inputs[0].as_str().contains("Add two glossary terms"));
+    let inputs: RunInputs = steps[0].inputs[0].deserialize_as().unwrap();
+    assert_eq!(inputs.goal, "Add two glossary terms and ensure formatting");
+    assert_eq!(inputs.tools, ["read_file", "apply_patch", "markdown_check"]);
+    assert_eq!(inputs.budgets.steps_remaining, Some(19));
+    assert!(inputs.repository.is_some() && inputs.snapshot.is_some());
 }
 
 #[test]
