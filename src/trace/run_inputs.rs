@@ -34,7 +34,7 @@ use crate::trace::RemainingBudget;
 #[serde(default)]
 #[non_exhaustive]
 pub struct RunInputs {
-    /// What the run is to do.
+    /// The task of the run.
     pub goal: String,
     /// The names of the agent's tools, without those of its sources.
     pub tools: Vec<String>,

@@ -5,16 +5,12 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// The heading above the rows that say what is missing instead of naming tests.
-const PARTLY_MET: &str = "Partly met";
 /// A page with fewer rows was not read to its end.
 const MIN_ROWS: usize = 250;
 
 struct Row<'a> {
-    heading: &'a str,
     requirement: &'a str,
     parts: &'a str,
-    /// The tests or, under [`PARTLY_MET`], what is missing.
     tests: &'a str,
 }
 
@@ -33,7 +29,7 @@ fn read_rows<'a>(page: &'a str, faults: &mut Vec<String>) -> Vec<Row<'a>> {
         let cells: Vec<&str> = cells.map_or(Vec::new(), |cells| cells.split(" | ").collect());
         match cells[..] {
             [requirement, parts, tests] => {
-                rows.push(Row { heading, requirement, parts, tests });
+                rows.push(Row { requirement, parts, tests });
             }
             _ => faults.push(format!("{heading}: not three cells: {line}")),
         }
@@ -102,16 +98,10 @@ fn check_page<'a>(
         }
         let unknown = code_spans(row.parts).filter(|part| !is_part(root, names, part));
         found.extend(unknown.map(|part| format!("`{part}` does not exist")));
-        if row.heading == PARTLY_MET {
-            if row.tests.is_empty() {
-                found.push("nothing is named as missing".to_owned());
-            }
-        } else {
-            if code_spans(row.tests).next().is_none() {
-                found.push("no test is named".to_owned());
-            }
-            found.extend(code_spans(row.tests).filter_map(|test| test_fault(root, test)));
+        if code_spans(row.tests).next().is_none() {
+            found.push("no test is named".to_owned());
         }
+        found.extend(code_spans(row.tests).filter_map(|test| test_fault(root, test)));
         faults.extend(found.into_iter().map(|fault| format!("{}: {fault}", row.requirement)));
     }
     (rows, faults)
@@ -139,8 +129,7 @@ fn each_requirement_names_parts_and_tests_that_exist() {
     let page = fs::read_to_string(root.join("tests/requirements.md")).unwrap();
     let (rows, faults) = check_page(root, &names, &page);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
-    let partly_met = rows.iter().filter(|row| row.heading == PARTLY_MET).count();
-    println!("{} requirements, {partly_met} of which are partly met", rows.len());
+    println!("{} requirements", rows.len());
     assert!(rows.len() >= MIN_ROWS, "the page has {} rows", rows.len());
 }
 
@@ -156,7 +145,6 @@ fn a_fault_in_the_table_of_requirements_is_named() {
     let file = "tests/invariants/requirements.rs";
     let test = format!("`{file}: a_fault_in_the_table_of_requirements_is_named`");
     assert_eq!(faults(&format!("| r | `Step::Next`, `{file}` | {test} |")), "");
-    assert_eq!(faults("## Partly met\n\n| r | `Step` | This is missing. |"), "");
 
     let check = |rows: &str, expected: &str| assert_eq!(faults(rows), expected);
     let row = format!("| r | `Step` | {test} |");
@@ -171,5 +159,13 @@ fn a_fault_in_the_table_of_requirements_is_named() {
     // A function that is not a test does not count.
     let missing = format!("r: {file} has no test `code_spans`");
     check(&format!("| r | `Step` | `{file}: code_spans` |"), &missing);
-    check("## Partly met\n\n| r | `Step` |  |", "r: nothing is named as missing");
+}
+
+#[test]
+fn the_guide_says_when_not_to_use_an_agent() {
+    let page = include_str!("../../src/guide/not_included.md");
+    let (_, section) = page.split_once("## When not to use an agent").unwrap();
+    for reason in ["a script", "approve", "check"] {
+        assert!(section.contains(reason), "{reason}");
+    }
 }
