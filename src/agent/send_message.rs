@@ -22,14 +22,15 @@ impl Tool {
     ///   `researcher/reader`, or by the last part of it. An outermost agent without a label is
     ///   named `main`. If no running agent or several ones have the name, the call fails.
     /// - The message is delivered before the receiver's next request, as a user message that names
-    ///   the sender. If the receiver ends before that, the message goes back to the sender, as a
-    ///   message before its next request. So a message was delivered exactly if it is in the
-    ///   receiver's history.
+    ///   the sender. If the receiver ends or is suspended before that, the message goes back to the
+    ///   sender, as a message before its next request. If the sender has ended as well, the message
+    ///   is only in the receiver's [`Outcome::undelivered`](crate::Outcome::undelivered). So a
+    ///   message was delivered exactly if it is in the receiver's history.
     /// - A message has at most 64 KiB, and a receiver's queue has the limits of
     ///   [`RunHandle::steer`].
     /// - A message is input that the run draws from its queue, so a recorded run is replayed with
     ///   the same messages. A sub-agent whose call is executed by another process has no
-    ///   connection to the other agents.
+    ///   connection to the other agents, and a message that waits is lost if the process crashes.
     ///
     /// ```
     /// use serde_json::json;

@@ -231,7 +231,11 @@ impl State {
     pub fn has_stopped(&self, decision: &Decision) -> bool {
         match decision {
             Decision::Stop => true,
-            Decision::RunTools => self.stop_action.is_some() && self.approvals.pending.is_empty(),
+            Decision::RunTools => {
+                let is_complete =
+                    self.approvals.pending.is_empty() && self.counts.calls_over_limit == 0;
+                self.stop_action.is_some() && is_complete
+            }
             Decision::RefuseTools { .. } | Decision::Continue(_) | Decision::Fail(_) => false,
         }
     }

@@ -53,6 +53,9 @@ pub enum AppendReason {
     Steer,
     /// Follow-up input, which is added when the model stops on its own.
     FollowUp,
+    /// A [message of another agent](crate::Tool::send_message) of the same run, or such a message
+    /// that was not delivered.
+    Message,
     /// The message that tells the model that its reply could not be used.
     Corrective,
     /// The request to continue after the model was cut off.

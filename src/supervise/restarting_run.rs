@@ -11,7 +11,7 @@ use tokio_stream::StreamNotifyClose;
 
 use crate::agent::RunHandle;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
-use crate::error::{Error, ErrorKind, panic_to_error};
+use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::supervise::restart::FailureCount;
 use crate::supervise::{Restart, RunEnd, Supervised, SupervisedStream};
 
@@ -124,7 +124,10 @@ impl RestartingRun {
                 handle.interrupt_with_reason(reason);
                 running.silence = Some(error);
             }
-            None => self.state = RunState::Dropped { error, lasted: running.started.elapsed() },
+            None => {
+                let lasted = running.started.elapsed();
+                self.replace(RunState::Dropped { error, lasted });
+            }
         }
     }
 
@@ -133,7 +136,7 @@ impl RestartingRun {
         match self.failures.next_delay(self.policy, lasted) {
             Some(delay) => {
                 let deadline = Deadline::new(TimeLimit::Explicit(delay));
-                self.state = RunState::Delayed { deadline, error: error.clone() };
+                self.replace(RunState::Delayed { deadline, error: error.clone() });
                 Supervised::Restarting { restarts: self.failures.restarts, delay, error }
             }
             None => self.end(match self.failures.restarts {
@@ -144,8 +147,15 @@ impl RestartingRun {
     }
 
     fn end(&mut self, end: RunEnd) -> Supervised {
-        self.state = RunState::Ended;
+        self.replace(RunState::Ended);
         Supervised::Ended(end)
+    }
+
+    /// Changes the state, and drops the old one. A panic in a user's `Drop` implementation is
+    /// ignored.
+    fn replace(&mut self, state: RunState) {
+        let old = std::mem::replace(&mut self.state, state);
+        let _ = catch_panic(|| drop(old));
     }
 }
 

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use futures::Stream;
 
+use crate::error::catch_panic;
 use crate::lock::lock_ignoring_poison;
 use crate::supervise::Supervised;
 use crate::supervise::restarting_run::RestartingRun;
@@ -37,7 +38,7 @@ impl Slot {
             (state.run.take(), state.waker.take())
         };
         // A user's `Drop` implementation runs without the lock.
-        drop(run);
+        let _ = catch_panic(|| drop(run));
         wake(waker);
     }
 

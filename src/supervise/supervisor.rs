@@ -37,9 +37,6 @@ pub struct Supervisor<K> {
     /// The streams of all runs.
     streams: SelectAll<SlotStream>,
     runs: HashMap<u64, SupervisedRun<K>>,
-    /// The numbers of the runs.
-    numbers: HashMap<K, u64>,
-    next_number: u64,
     /// The reports to yield before the streams are polled.
     due: VecDeque<(K, Supervised)>,
     restart: Restart,
@@ -50,6 +47,9 @@ pub struct Supervisor<K> {
     silence_timer: Option<Deadline>,
     shared: Arc<Shared<K>>,
 }
+
+/// The shortest time between two checks for silent runs.
+const MIN_SILENCE_WAIT: Duration = Duration::from_millis(1);
 
 /// A run, as far as the supervisor knows it.
 struct SupervisedRun<K> {
@@ -92,8 +92,6 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         Self {
             streams: SelectAll::new(),
             runs: HashMap::new(),
-            numbers: HashMap::new(),
-            next_number: 0,
             due: VecDeque::new(),
             restart: Restart::Never,
             silence: None,
@@ -118,6 +116,9 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
     /// time between a wake-up and the next poll of the supervisor does not count either. Waiting
     /// for a [pool](crate::agent::Pool), a hook or a compaction counts as silence.
     ///
+    /// Silence is measured while the supervisor waits. If some run always has an event, or if the
+    /// consumer is slower than the runs, the supervisor never waits and reports no silence.
+    ///
     /// The limit uses tokio's timer. Outside a tokio runtime, and in a runtime without timers, it
     /// is checked only when the supervisor is polled for another reason.
     pub fn with_silence_limit(mut self, limit: Duration, action: OnSilence) -> Self {
@@ -139,17 +140,15 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         key: K,
         mut start: impl FnMut(u32) -> R + Send + 'static,
     ) -> Result<(), Error> {
+        self.shared.insert(key, Box::new(move |attempt| start(attempt).into()))?;
         self.perform_commands();
-        self.shared.with(|state| state.add_key(&key))?;
-        self.add(key, Box::new(move |attempt| start(attempt).into()));
         Ok(())
     }
 
     /// Removes a run and drops it, without reporting its end. Returns whether there was one.
     pub fn remove(&mut self, key: &K) -> bool {
+        let (was_there, _) = self.shared.remove(key);
         self.perform_commands();
-        let was_there = self.shared.with(|state| state.keys.remove(key));
-        self.drop_run(key);
         was_there
     }
 
@@ -169,21 +168,18 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         SupervisorHandle::new(&self.shared)
     }
 
-    fn add(&mut self, key: K, start: StartFn) {
-        let number = self.next_number;
-        self.next_number += 1;
+    fn add(&mut self, number: u64, key: K, start: StartFn) {
         let slot = Slot::new(RestartingRun::new(start, self.restart));
         self.streams.push(SlotStream { number, slot: slot.clone() });
-        self.numbers.insert(key.clone(), number);
         let silent_from = self.silence_clock.waited;
         let activity = Activity::default();
         let run = SupervisedRun { key, slot, activity, silent_from, is_reported: false };
         self.runs.insert(number, run);
     }
 
-    fn drop_run(&mut self, key: &K) {
-        if let Some(run) = self.numbers.remove(key).and_then(|number| self.runs.remove(&number)) {
-            self.due.retain(|(other, _)| other != key);
+    fn drop_run(&mut self, number: u64) {
+        if let Some(run) = self.runs.remove(&number) {
+            self.due.retain(|(other, _)| *other != run.key);
             run.slot.clear();
         }
     }
@@ -192,8 +188,8 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
     fn perform_commands(&mut self) {
         while let Some(command) = self.shared.with(|state| state.commands.pop_front()) {
             match command {
-                Command::Insert(key, start) => self.add(key, start),
-                Command::Remove(key) => self.drop_run(&key),
+                Command::Insert(number, key, start) => self.add(number, key, start),
+                Command::Remove(number) => self.drop_run(number),
             }
         }
     }
@@ -214,8 +210,7 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         let key = run.key.clone();
         if matches!(report, Supervised::Ended(_)) {
             self.runs.remove(&number);
-            self.numbers.remove(&key);
-            self.shared.with(|state| state.keys.remove(&key));
+            self.shared.release(&key, number);
         }
         Some(key)
     }
@@ -253,7 +248,8 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         loop {
             let Some(timer) = &mut self.silence_timer else {
                 let next = self.check_silence(limit);
-                self.silence_timer = Some(Deadline::new(TimeLimit::Explicit(next)));
+                self.silence_timer =
+                    Some(Deadline::new(TimeLimit::Default(next.max(MIN_SILENCE_WAIT))));
                 if !self.due.is_empty() {
                     return Poll::Ready(());
                 }
@@ -294,6 +290,8 @@ impl<K: Hash + Eq + Clone + Unpin> Stream for Supervisor<K> {
             }
             let polled = this.streams.poll_next_unpin(cx);
             if let Poll::Ready(Some((number, report))) = polled {
+                // The run may have been removed during the poll, even by itself.
+                this.perform_commands();
                 if let Some(key) = this.observe(number, &report) {
                     return Poll::Ready(Some((key, report)));
                 }

@@ -1,6 +1,6 @@
 //! Inserting and removing runs from elsewhere.
 
-use std::collections::{HashSet, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::fmt;
 use std::hash::Hash;
 use std::sync::{Arc, Mutex};
@@ -21,8 +21,10 @@ pub struct SupervisorHandle<K>(Arc<Shared<K>>);
 pub(super) struct Shared<K>(Mutex<SharedState<K>>);
 
 pub(super) struct SharedState<K> {
-    /// The keys of all runs that have been inserted and have neither ended nor been removed.
-    pub(super) keys: HashSet<K>,
+    /// The keys of all runs that have been inserted and have neither ended nor been removed, with
+    /// the runs' numbers.
+    pub(super) keys: HashMap<K, u64>,
+    next_number: u64,
     /// The commands of the handles, which the supervisor has not performed yet.
     pub(super) commands: VecDeque<Command<K>>,
     pub(super) waker: Option<Waker>,
@@ -31,15 +33,17 @@ pub(super) struct SharedState<K> {
     is_closed: bool,
 }
 
+/// A change of the runs, each of which has a number.
 pub(super) enum Command<K> {
-    Insert(K, StartFn),
-    Remove(K),
+    Insert(u64, K, StartFn),
+    Remove(u64),
 }
 
 impl<K> Shared<K> {
     pub(super) fn new() -> Self {
         Self(Mutex::new(SharedState {
-            keys: HashSet::new(),
+            keys: HashMap::new(),
+            next_number: 0,
             commands: VecDeque::new(),
             waker: None,
             handles: 0,
@@ -55,7 +59,7 @@ impl<K> Shared<K> {
     pub(super) fn close(&self) {
         let commands = self.with(|state| {
             state.is_closed = true;
-            state.keys = HashSet::new();
+            state.keys = HashMap::new();
             std::mem::take(&mut state.commands)
         });
         drop(commands);
@@ -68,18 +72,43 @@ impl<K> SharedState<K> {
     }
 }
 
-impl<K: Hash + Eq + Clone> SharedState<K> {
-    /// Reserves a key.
-    pub(super) fn add_key(&mut self, key: &K) -> Result<(), Error> {
-        if self.is_closed {
-            return Err(Error::new(ErrorKind::Conflict, "the supervisor was dropped"));
-        }
-        match self.keys.insert(key.clone()) {
-            true => Ok(()),
-            false => {
-                Err(Error::new(ErrorKind::Conflict, "a run with this key is supervised already"))
+impl<K: Hash + Eq + Clone> Shared<K> {
+    /// Reserves a key and queues the insertion of its run.
+    pub(super) fn insert(&self, key: K, start: StartFn) -> Result<Option<Waker>, Error> {
+        // A refused function is dropped without the lock, since it may own a handle.
+        let mut start = Some(start);
+        self.with(|state| {
+            if state.is_closed {
+                return Err(Error::new(ErrorKind::Conflict, "the supervisor was dropped"));
             }
-        }
+            if state.keys.contains_key(&key) {
+                let message = "a run with this key is supervised already";
+                return Err(Error::new(ErrorKind::Conflict, message));
+            }
+            let number = state.next_number;
+            state.next_number += 1;
+            state.keys.insert(key.clone(), number);
+            state.commands.extend(start.take().map(|start| Command::Insert(number, key, start)));
+            Ok(state.waker.take())
+        })
+    }
+
+    /// Releases a key and queues the removal of its run. Returns whether there was one.
+    pub(super) fn remove(&self, key: &K) -> (bool, Option<Waker>) {
+        self.with(|state| {
+            let number = state.keys.remove(key);
+            state.commands.extend(number.map(Command::Remove));
+            (number.is_some(), state.waker.take())
+        })
+    }
+
+    /// Releases the key of a run that has ended, unless it belongs to a newer run.
+    pub(super) fn release(&self, key: &K, number: u64) {
+        self.with(|state| {
+            if state.keys.get(key) == Some(&number) {
+                state.keys.remove(key);
+            }
+        });
     }
 }
 
@@ -103,12 +132,7 @@ impl<K: Hash + Eq + Clone> SupervisorHandle<K> {
         key: K,
         mut start: impl FnMut(u32) -> R + Send + 'static,
     ) -> Result<(), Error> {
-        let waker = self.0.with(|state| {
-            state.add_key(&key)?;
-            let start: StartFn = Box::new(move |attempt| start(attempt).into());
-            state.commands.push_back(Command::Insert(key, start));
-            Ok::<_, Error>(state.waker.take())
-        })?;
+        let waker = self.0.insert(key, Box::new(move |attempt| start(attempt).into()))?;
         wake(waker);
         Ok(())
     }
@@ -116,13 +140,7 @@ impl<K: Hash + Eq + Clone> SupervisorHandle<K> {
     /// Removes a run, and returns whether there was one. The supervisor drops the run when it is
     /// next polled, without reporting its end.
     pub fn remove(&self, key: &K) -> bool {
-        let (was_there, waker) = self.0.with(|state| {
-            let was_there = state.keys.remove(key);
-            if was_there {
-                state.commands.push_back(Command::Remove(key.clone()));
-            }
-            (was_there, state.waker.take())
-        });
+        let (was_there, waker) = self.0.remove(key);
         wake(waker);
         was_there
     }

@@ -20,6 +20,13 @@ impl Tool {
     /// - If a call beside it waits for an approval or an external result, the run ends with the
     ///   reason `pending`, and the action has no effect: the resumed run asks the model again.
     /// - A call with invalid arguments receives an error result and does not end the run.
+    /// - The result of the call contains the action. A hook that changes the arguments or the result
+    ///   changes the action.
+    /// - Validations check the text of the turn, not the summary.
+    /// - The call does not count towards a limit on tool calls. If the turn exceeds another limit
+    ///   of the budget, none of its calls run, and the action has no effect.
+    /// - If the call itself waits for an approval, the action has no effect, and the resumed run
+    ///   asks the model again. So do not require one for this tool.
     /// - If a turn contains several valid calls to the tool, the first one counts.
     ///
     /// A model may still stop without the tool. The action is returned in
@@ -46,8 +53,10 @@ impl Tool {
     /// ```
     pub fn stop() -> Self {
         let tool = Self::from_prepare_fn(stop_spec(), |_, arguments| {
-            StopAction::from_arguments(arguments)?;
-            Ok(PreparedCall::new(|_cx| stream::iter([ToolUpdate::output("noted")]).boxed()))
+            // The result contains the action, as repairs and hooks have left it.
+            let action = StopAction::from_arguments(arguments)?;
+            let json = serde_json::to_string(&action).map_err(|error| error.to_string())?;
+            Ok(PreparedCall::new(|_cx| stream::iter([ToolUpdate::output(json)]).boxed()))
         });
         // A repeated call has no other effect than the first one.
         tool.idempotent().with_dry_run_support().with_flag(ToolFlag::EndsRun)

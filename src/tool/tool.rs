@@ -257,6 +257,11 @@ impl Tool {
         self.settings.has_flag(ToolFlag::External)
     }
 
+    /// Returns whether the tool's calls count towards a limit on tool calls.
+    pub(super) fn counts_as_call(&self) -> bool {
+        !self.is_external() && !self.ends_run()
+    }
+
     /// Returns whether both tools have the same spec and the same settings.
     pub(crate) fn is_described_like(&self, other: &Self) -> bool {
         self.settings == other.settings && (self.is_run_like(other) || self.spec() == other.spec())

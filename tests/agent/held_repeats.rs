@@ -62,6 +62,19 @@ async fn a_repeated_call_is_held_back_after_a_result_that_is_unknown() {
 }
 
 #[tokio::test]
+async fn arguments_that_the_tool_reads_alike_are_the_same() {
+    let schema = json!({
+        "type": "object",
+        "properties": { "amount": { "type": "integer" }, "note": { "type": "string" } },
+    });
+    let spec = turnstream::tool::ToolSpec::new("pay", "", schema);
+    let tool = Tool::raw(spec, |_, _| async { panic!("lost") as &str }).unwrap();
+    let first = || pay(json!({ "amount": 5.0, "note": null }));
+    let other = pay(json!({ "amount": 5 }));
+    assert_eq!(kinds_of(tool, vec![first(), first(), other]).await, [Panic, Denied, Denied]);
+}
+
+#[tokio::test]
 async fn other_arguments_known_results_and_idempotent_tools_are_not_held_back() {
     let other = pay(json!({ "to": "Grace" }));
     assert_eq!(kinds_of(pay_tool(), vec![panics(), other]).await, [Panic, Ran]);

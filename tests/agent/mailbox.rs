@@ -104,7 +104,7 @@ async fn a_message_that_is_not_delivered_goes_back_to_its_sender() {
         run_tree(vec![("asker", asker), ("helper", helper)], ["Done.".into()]).await;
     assert_eq!(user_texts(&histories[1]), ["Begin"]);
     let expected = "Your message to the agent `helper` was not delivered, because the agent has \
-                    ended: Message from the agent `asker`: Where is the key?";
+                    ended or was suspended: Message from the agent `asker`: Where is the key?";
     assert_eq!(user_texts(&histories[0]), ["Begin", expected]);
 }
 

@@ -3,9 +3,10 @@
 
 use futures::StreamExt;
 use serde_json::{Value, json};
+use turnstream::agent::Budget;
 use turnstream::agent::detect::{Detectors, FailureMode};
 use turnstream::agent::evidence::RequireEvidence;
-use turnstream::agent::hook::{self, StopDecision};
+use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::event::{EndReason, StopAction, StopActionReason};
 use turnstream::item::{Evidence, ResultKind, ToolResult};
 use turnstream::provider::{Reply, Scripted};
@@ -116,6 +117,31 @@ async fn an_invalid_stop_action_receives_an_error_and_does_not_end_the_run() {
         assert_eq!(results(&outcome)[0].kind, ResultKind::InvalidArguments, "{arguments}");
         assert_eq!((&*outcome.text, outcome.turns), ("Then this.", 2), "{arguments}");
         assert_eq!(outcome.stop_action, None, "{arguments}");
+    }
+}
+
+#[tokio::test]
+async fn a_hook_that_rewrites_the_arguments_changes_the_action() {
+    let (agent, _) = agent([success("The key is hunter2.")]);
+    let agent = agent.with_hook(hook::before_tool(|_, call| {
+        let arguments = call.arguments.replace("hunter2", "***");
+        async move { CallDecision::RewriteArguments(arguments) }
+    }));
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(outcome.text, "The key is ***.");
+    assert_eq!(outcome.stop_action.unwrap().summary, "The key is ***.");
+}
+
+#[tokio::test]
+async fn a_stop_action_needs_no_tool_call_of_the_budget_and_waits_for_calls_that_could_not_run() {
+    let reply = |with_work: bool| {
+        let stop = json!({ "reason": "success", "summary": "Done." });
+        let reply = Reply::new().call("t", json!({})).call("stop", stop);
+        if with_work { reply.call("t", json!({})) } else { reply }
+    };
+    for (with_work, reason) in [(false, EndReason::Completed), (true, EndReason::Budget)] {
+        let agent = agent([reply(with_work)]).0.with_budget(Budget::new().with_tool_calls(1));
+        assert_eq!(agent.run("go").outcome().await.reason, reason);
     }
 }
 

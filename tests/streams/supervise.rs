@@ -387,3 +387,43 @@ async fn a_silent_agent_is_interrupted_and_another_stream_is_dropped() {
     assert_eq!(rest(&mut supervisor).await, expected);
     assert_eq!(gauge.alive_count(), 0);
 }
+
+#[tokio::test]
+async fn a_refused_start_function_may_own_a_handle() {
+    let mut supervisor = Supervisor::new();
+    supervisor.insert("one", |_| plain(stream::pending())).unwrap();
+    let handle = supervisor.handle();
+    let inner = supervisor.handle();
+    let start = move |_| {
+        drop(inner.clone());
+        plain(stream::pending())
+    };
+    assert_eq!(handle.insert("one", start).unwrap_err().kind(), ErrorKind::Conflict);
+}
+
+#[tokio::test]
+async fn a_run_that_replaces_itself_reports_nothing_more() {
+    let mut supervisor = Supervisor::new();
+    let handle = supervisor.handle();
+    let start = move |_| {
+        let handle = handle.clone();
+        plain(stream::poll_fn(move |_| {
+            if handle.remove(&"one") {
+                handle.insert("one", |_| plain(stream::iter([event("new")]))).unwrap();
+            }
+            Poll::Ready(None)
+        }))
+    };
+    supervisor.insert("one", start).unwrap();
+    assert_eq!(next_within(&mut supervisor, seconds(1)).await.unwrap(), "one: new");
+    assert_eq!(supervisor.len(), 1);
+    assert!(supervisor.remove(&"one"));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_silence_limit_of_zero_does_not_block_the_poll() {
+    let mut supervisor = Supervisor::new().with_silence_limit(Duration::ZERO, OnSilence::Report);
+    supervisor.insert("a", |_| plain(stream::pending())).unwrap();
+    assert!(next_within(&mut supervisor, seconds(1)).await.unwrap().starts_with("a: silent"));
+    assert_eq!(next_within(&mut supervisor, seconds(1)).await, None);
+}

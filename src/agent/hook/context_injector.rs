@@ -15,10 +15,14 @@ impl Hook for ContextInjector {
         Cow::Borrowed("context_injector")
     }
 
-    fn transform_context<'a>(&'a self, _: &'a State, context: History) -> HookFuture<'a, History> {
+    fn transform_context<'a>(
+        &'a self,
+        state: &'a State,
+        context: History,
+    ) -> HookFuture<'a, History> {
         async move {
             let recalled = match &self.recall {
-                Some(recall) => recall.notes(&context).await?,
+                Some(recall) => recall.notes(&state.history).await?,
                 None => Vec::new(),
             };
             let InjectedContext { context, selection } = self.inject_with(&context, recalled);

@@ -58,7 +58,9 @@ pub(in crate::agent) fn deliver_next_input(
     // Only one follow-up is delivered at a time. The next follow-up waits until the model stops
     // again.
     let (follow_up, is_new) = match &appended {
-        Some(Event::Appended { why: AppendReason::Hook, .. }) => (state.follow_up_due, false),
+        Some(Event::Appended { why: AppendReason::Hook | AppendReason::Message, .. }) => {
+            (state.follow_up_due, false)
+        }
         Some(Event::Appended { why, .. }) => {
             (state.follow_up_due && *why != AppendReason::FollowUp, true)
         }
@@ -84,6 +86,7 @@ fn omits_unsupported_parts(run: &RunShared) -> bool {
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, input) = match run.control().inbox.dequeue(DeliveryPoint::BeforeNextRequest, turn) {
+        Some(input) if run.control().is_message(&input.id) => (AppendReason::Message, input),
         Some(input) => (AppendReason::Steer, input),
         None if state.follow_up_due => (
             AppendReason::FollowUp,

@@ -51,14 +51,12 @@ impl RunPolicy {
     /// Returns the reason why the agent holds back a call, if it does.
     fn hold_reason(&self, call: &ToolCall) -> Option<String> {
         let tools = &self.run.settings.tools;
-        let is_repeatable = || {
-            tools.read_only_tools.contains(&call.name)
-                || self.run.toolkit().get(&call.name).is_none_or(Tool::is_idempotent)
-        };
-        match tools.holds_unclear_repeats && !is_repeatable() {
-            true => hold_reason(&self.state.history, call),
-            false => None,
+        if !tools.holds_unclear_repeats || tools.read_only_tools.contains(&call.name) {
+            return None;
         }
+        let toolkit = self.run.toolkit();
+        let tool = toolkit.get(&call.name).filter(|tool| !tool.is_idempotent())?;
+        hold_reason(&self.state.history, tool, call)
     }
 }
 

@@ -3,6 +3,8 @@
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
+use std::process;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use futures::future::{BoxFuture, FutureExt};
 use serde_json::json;
@@ -35,8 +37,8 @@ const MAX_COMPARED_BYTES: usize = 4 * 1024;
 /// 1,000 notes in alphabetical order.
 ///
 /// The files are read and written on a thread of their own. Dropping a future does not interrupt an
-/// operation that has started. Dropping the last clone waits up to 5 seconds for the operations to
-/// complete.
+/// operation that has started. Dropping the last clone blocks the thread for up to 5 seconds, until
+/// the operations are complete.
 ///
 /// ```
 /// use turnstream::context::{FileMemory, Memory, MemoryNote};
@@ -117,15 +119,18 @@ impl Folder {
                 Ok(()) | Err(_) => Ok(()),
             };
         }
-        let new = self.path(&note.name, TEMPORARY_EXTENSION);
-        let write = || {
+        // Each writer has a file of its own.
+        static NEXT_WRITE: AtomicU64 = AtomicU64::new(0);
+        let (process, write) = (process::id(), NEXT_WRITE.fetch_add(1, Ordering::Relaxed));
+        let new = self.0.join(format!("{}.{process}-{write}.{TEMPORARY_EXTENSION}", note.name));
+        let store = || {
             fs::create_dir_all(&self.0)?;
-            let mut file = fs::File::create(&new)?;
+            let mut file = fs::File::create_new(&new)?;
             file.write_all(note.text.as_bytes())?;
             file.sync_all()?;
             fs::rename(&new, &path)
         };
-        write().map_err(|error| {
+        store().map_err(|error| {
             let _ = fs::remove_file(&new);
             file_error("written", &path, error)
         })

@@ -51,10 +51,13 @@ impl Schema {
     }
 }
 
-/// Validates a value against a schema and stops at the first mismatch. Nothing that the schema
-/// allows is rejected, whatever keywords it contains.
+/// Validates a value against a schema and stops at the first mismatch. A value is accepted if only
+/// a part of the schema that is not checked could reject it. Keywords have their meaning of draft
+/// 2020-12 and, where it is compatible, of earlier drafts.
 pub(super) fn check(schema: &Value, value: &Value) -> Result<(), String> {
-    Validation { root: schema, steps: Cell::new(MAX_STEPS) }.check(schema, value, "", 0)
+    let validation =
+        Validation { root: schema, steps: Cell::new(MAX_STEPS), has_skipped: Cell::new(false) };
+    validation.check(schema, value, "", 0)
 }
 
 /// Returns the keywords in a schema that [`check`] ignores although they restrict values, including
@@ -98,6 +101,8 @@ struct Validation<'a> {
     root: &'a Value,
     /// The number of schemas that may still be visited.
     steps: Cell<usize>,
+    /// Whether a part of a schema was skipped, because of a limit or because it is unknown.
+    has_skipped: Cell<bool>,
 }
 
 impl Validation<'_> {
@@ -108,12 +113,19 @@ impl Validation<'_> {
             _ => return Ok(()),
         };
         let Some(left) = self.steps.get().checked_sub(1).filter(|_| depth < MAX_DEPTH) else {
+            self.has_skipped.set(true);
             return Ok(());
         };
         self.steps.set(left);
         let depth = depth + 1;
-        if let Some(target) = self.target(schema) {
-            self.check(target, value, path, depth)?;
+        if let Some(reference) = schema.get("$ref") {
+            match self.target(reference) {
+                Some(target) => self.check(target, value, path, depth)?,
+                None => self.has_skipped.set(true),
+            }
+        }
+        if schema.keys().any(|name| UNCHECKED_KEYWORDS.contains(&&**name) || name == "format") {
+            self.has_skipped.set(true);
         }
         check_equality(schema, value, path)?;
         self.check_combinations(schema, value, path, depth)?;
@@ -129,9 +141,21 @@ impl Validation<'_> {
     }
 
     /// Returns the schema that a local reference points to.
-    fn target(&self, schema: &Map<String, Value>) -> Option<&Value> {
-        let reference = schema.get("$ref").filter(|it| is_local_reference(it))?.as_str()?;
-        self.root.pointer(reference.strip_prefix('#')?)
+    fn target(&self, reference: &Value) -> Option<&Value> {
+        let pointer = reference.as_str()?.strip_prefix('#')?;
+        self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decoded(pointer)?))
+    }
+
+    /// Applies a schema, and returns whether the value is known to match. `None` if a part of the
+    /// schema was skipped, and the value matches the rest.
+    fn matches(&self, schema: &Value, value: &Value, path: &str, depth: usize) -> Option<bool> {
+        let had_skipped = self.has_skipped.replace(false);
+        let is_match = self.check(schema, value, path, depth).is_ok();
+        let has_skipped = self.has_skipped.replace(had_skipped);
+        if has_skipped {
+            self.has_skipped.set(true);
+        }
+        if is_match && has_skipped { None } else { Some(is_match) }
     }
 
     fn check_combinations(
@@ -148,35 +172,27 @@ impl Validation<'_> {
         }
         for name in ["anyOf", "oneOf"] {
             let alternatives = all_of(name);
-            let matches = |schema: &&Value| self.check(schema, value, path, depth).is_ok();
-            let count = alternatives.iter().filter(matches).count();
-            if count == 0 && !alternatives.is_empty() {
+            let (mut certain, mut possible) = (0, 0);
+            for schema in alternatives {
+                match self.matches(schema, value, path, depth) {
+                    Some(true) => certain += 1,
+                    Some(false) => {}
+                    None => possible += 1,
+                }
+            }
+            if certain + possible == 0 && !alternatives.is_empty() {
                 return violation(path, "it matches none of the alternatives");
             }
-            // The alternatives may differ only in keywords that are not checked.
-            if name == "oneOf" && count > 1 && self.is_fully_checked(alternatives) {
+            if name == "oneOf" && certain > 1 {
                 return violation(path, "it matches several alternatives instead of one");
             }
         }
         match schema.get("not") {
-            Some(excluded)
-                if self.is_fully_checked(std::slice::from_ref(excluded))
-                    && self.check(excluded, value, path, depth).is_ok() =>
-            {
+            Some(excluded) if self.matches(excluded, value, path, depth) == Some(true) => {
                 violation(path, "this value is excluded")
             }
             Some(_) | None => Ok(()),
         }
-    }
-
-    /// Returns whether a value that passes is known to match the schemas.
-    fn is_fully_checked(&self, schemas: &[Value]) -> bool {
-        let has_reference = |schema: &Value| schema.to_string().contains("\"$ref\"");
-        self.steps.get() > 0
-            && schemas.iter().all(|schema| {
-                unchecked_keywords(schema).is_empty()
-                    && (!has_reference(schema) || unchecked_keywords(self.root).is_empty())
-            })
     }
 
     fn check_array(
@@ -187,10 +203,16 @@ impl Validation<'_> {
         depth: usize,
     ) -> Result<(), String> {
         check_len(schema, ["minItems", "maxItems"], values.len(), path)?;
-        let first = schema.get("prefixItems").and_then(Value::as_array);
+        // Before draft 2020-12, a list of schemas was in `items`, and the one for the rest in
+        // `additionalItems`.
+        let (first, rest) = match (schema.get("prefixItems"), schema.get("items")) {
+            (Some(first), rest) => (first.as_array(), rest),
+            (None, Some(Value::Array(first))) => (Some(first), schema.get("additionalItems")),
+            (None, rest) => (None, rest),
+        };
         let first = first.map_or(&[][..], Vec::as_slice);
         for (at, value) in values.iter().enumerate() {
-            if let Some(schema) = first.get(at).or_else(|| schema.get("items")) {
+            if let Some(schema) = first.get(at).or(rest) {
                 self.check(schema, value, &format!("{path}[{at}]"), depth)?;
             }
         }
@@ -267,6 +289,9 @@ fn check_number(schema: &Map<String, Value>, number: &Number, path: &str) -> Res
     ];
     for (name, wrong, allows_equal, comparison) in bounds {
         let Some(Value::Number(bound)) = schema.get(name) else { continue };
+        // In draft 4, a flag makes a bound exclusive.
+        let flag = if name == "minimum" { "exclusiveMinimum" } else { "exclusiveMaximum" };
+        let allows_equal = allows_equal && schema.get(flag) != Some(&Value::Bool(true));
         let order = compare(number, bound);
         if order == Some(wrong) || (order == Some(Ordering::Equal) && !allows_equal) {
             return violation(path, &format!("expected {comparison} {bound}, found {number}"));
@@ -319,6 +344,23 @@ fn check_len(
         }
         _ => Ok(()),
     }
+}
+
+/// Decodes the percent-encoded characters of a reference. Returns `None` if the result is not text.
+fn percent_decoded(text: &str) -> Option<String> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let [byte, after @ ..] = rest {
+        (rest, _) = match (byte, after) {
+            (b'%', [high, low, after @ ..]) => {
+                let digit = |byte: u8| char::from(byte).to_digit(16);
+                let code = digit(*high)? * 16 + digit(*low)?;
+                (after, decoded.push(u8::try_from(code).ok()?))
+            }
+            _ => (after, decoded.push(*byte)),
+        };
+    }
+    String::from_utf8(decoded).ok()
 }
 
 fn violation(path: &str, what: &str) -> Result<(), String> {
@@ -433,6 +475,31 @@ mod tests {
         accepts(&behind_reference, &[json!("a"), json!("b")]);
         let patterns = json!({ "patternProperties": { "^x-": {} }, "additionalProperties": false });
         accepts(&patterns, &[json!({ "x-a": 1 })]);
+        let formats = json!({ "oneOf": [{ "format": "ipv4" }, { "format": "ipv6" }] });
+        accepts(&formats, &[json!("::1")]);
+        let unknown = json!({ "not": { "$ref": "#/nowhere" } });
+        accepts(&unknown, &[json!(1)]);
+        // The limit on visited schemas is reached within the last element.
+        let element = json!({ "required": ["a"], "properties": { "a": { "type": "string" } } });
+        let many = json!({ "items": { "not": element } });
+        accepts(&many, &[json!(vec![json!({ "a": 1 }); 40_000])]);
+    }
+
+    #[test]
+    fn keywords_of_earlier_drafts_are_understood() {
+        let tuple = |of: &str| json!({ "items": [{ "type": of }], "additionalItems": false });
+        let one = json!({ "oneOf": [tuple("string"), tuple("integer")] });
+        accepts(&one, &[json!(["a"]), json!([1])]);
+        rejects(&one, &[json!([null]), json!(["a", "b"])], "it matches none of the alternatives");
+        let exclusive = json!({ "minimum": 5, "exclusiveMinimum": true });
+        accepts(&json!({ "not": exclusive }), &[json!(5), json!(4)]);
+        rejects(&exclusive, &[json!(5)], "expected at least 5, found 5");
+        let encoded = json!({
+            "$ref": "#/definitions/List%3Cstring%3E",
+            "definitions": { "List<string>": { "items": { "type": "string" } } },
+        });
+        accepts(&encoded, &[json!(["a"])]);
+        rejects(&encoded, &[json!([1])], "expected string, found a number (at `[0]`)");
     }
 
     #[test]

@@ -125,7 +125,7 @@ impl Admission {
             return Ok(admitted);
         }
         let examined = validate_call(calls, at, &mut call)?;
-        let is_beyond_limit = |tool: &Tool| !tool.is_external() && self.is_limit_reached();
+        let is_beyond_limit = |tool: &Tool| tool.counts_as_call() && self.is_limit_reached();
         let (tool, prepared) = match examined {
             Ok((tool, prepared)) if !is_beyond_limit(&tool) => (tool, prepared),
             refused => {
@@ -335,7 +335,7 @@ impl Admission {
             return false;
         };
         let undecided = self.awaiting_verdict.iter().filter(|it| !it.ready_call.tool.is_external());
-        !tool.is_external() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
+        tool.counts_as_call() && usize::try_from(left).unwrap_or(usize::MAX) <= undecided.count()
     }
 
     /// Releases the calls that were held back, and returns whether there were any such calls. This

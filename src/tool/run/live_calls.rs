@@ -194,7 +194,10 @@ impl LiveCalls {
         results: &mut ResultCollector,
         cx: &mut Context<'_>,
     ) -> Result<Option<ToolEvent>, Error> {
-        let counts = self.executor.peek_next().is_some_and(|next| !next.is_resumed);
+        let counts = self
+            .executor
+            .peek_next()
+            .is_some_and(|next| !next.is_resumed && next.tool.counts_as_call());
         if counts && self.admission.is_limit_reached() {
             let refusal = self.admission.refuse_over_limit();
             let Some(next) = self.executor.take_next() else { return Ok(None) };

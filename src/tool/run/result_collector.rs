@@ -8,7 +8,6 @@ use crate::event::{StopAction, ToolEvent};
 use crate::item::{History, Item, PendingCall, RawJson, ToolCall, ToolResult};
 use crate::tool::run::turn_calls::{AnsweredCall, TurnCalls};
 use crate::tool::{Suspension, Tool, Toolkit};
-use crate::turn::Turn;
 
 /// The outcome of a turn's calls.
 #[derive(Clone, Debug, PartialEq)]
@@ -182,7 +181,7 @@ impl ResultCollector {
         let is_poll = |name: &str| toolkit.get(name).is_some_and(Tool::is_pollable);
         let polls = results.iter().filter(|result| is_poll(&result.name));
         let polls = polls.map(|result| result.call_id.clone()).collect();
-        let stop_action = results.iter().find_map(|result| stop_action(&toolkit, &turn, result));
+        let stop_action = results.iter().find_map(|result| stop_action(&toolkit, result));
         Ok(ToolRunOutcome {
             history,
             results,
@@ -195,14 +194,10 @@ impl ResultCollector {
 }
 
 /// Returns the action of a call that ends the run, if this is the result of such a call.
-fn stop_action(toolkit: &Toolkit, turn: &Turn, result: &ToolResult) -> Option<StopAction> {
-    let tool = toolkit.get(&result.name).filter(|tool| tool.ends_run())?;
-    if !result.kind.is_success() {
-        return None;
-    }
-    let call = turn.tool_calls().find(|call| call.call_id == result.call_id)?;
-    let call = toolkit.unwrapped_call(call);
-    StopAction::from_arguments(&tool.read_arguments(&call.arguments)).ok()
+fn stop_action(toolkit: &Toolkit, result: &ToolResult) -> Option<StopAction> {
+    let tool = toolkit.get(&result.name)?;
+    let is_valid = tool.ends_run() && result.kind.is_success();
+    is_valid.then(|| StopAction::from_arguments(&result.content.text()).ok())?
 }
 
 /// Redacts each JSON value that a call has reported or recorded. If the redaction of a value fails,

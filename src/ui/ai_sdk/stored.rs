@@ -81,7 +81,9 @@ impl<'a> StoredMessages<'a> {
                 }
                 (ItemKind::ToolResult(result), _) => {
                     self.result(result);
-                    if let Some(history) = items.sub_agent(&result.call_id) {
+                    if let Some(history) =
+                        items.sub_agent(&result.call_id).filter(|it| it.is_settled())
+                    {
                         let state = if result.is_error() { "failed" } else { "completed" };
                         self.sub_agent(&result.call_id, &result.name, state, history);
                     }

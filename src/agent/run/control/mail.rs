@@ -17,8 +17,9 @@ const MAX_MESSAGE_BYTES: usize = 64 * 1024;
 /// The messages of other agents that wait in a run's inbox.
 #[derive(Default)]
 pub(in crate::agent) struct Mail {
-    /// The senders of the messages, by the ids of the messages.
-    senders: Mutex<HashMap<String, Weak<Control>>>,
+    /// The senders of the messages, by the ids of the messages. A message that came back has no
+    /// sender.
+    senders: Mutex<HashMap<String, Option<Weak<Control>>>>,
 }
 
 impl Control {
@@ -51,7 +52,9 @@ impl Control {
             [] => return Err(format!("no running agent is named `{to}`. {}", names_of(&running))),
             _ => return Err(format!("several running agents are named `{to}`")),
         };
-        lock_ignoring_poison(&receiver.mail.senders).insert(id.clone(), Arc::downgrade(self));
+        // The agents may have generators of equal ids.
+        let id = format!("{}/{id}", self.agent_name());
+        lock_ignoring_poison(&receiver.mail.senders).insert(id.clone(), Some(Arc::downgrade(self)));
         let from = self.agent_name();
         let message = Item::user(format!("Message from the agent `{from}`: {text}"));
         let input = UndeliveredInput { id: id.clone(), items: vec![message] };
@@ -65,21 +68,29 @@ impl Control {
         })
     }
 
+    /// Returns whether input with this id is a message of another agent, or came back from one.
+    pub(in crate::agent) fn is_message(&self, id: &str) -> bool {
+        lock_ignoring_poison(&self.mail.senders).contains_key(id)
+    }
+
     /// Tells the senders of messages that were not delivered.
     pub(super) fn return_mail(&self, undelivered: &[UndeliveredInput]) {
         let senders = std::mem::take(&mut *lock_ignoring_poison(&self.mail.senders));
         for input in undelivered {
-            let Some(sender) = senders.get(&input.id).and_then(Weak::upgrade) else { continue };
+            let sender = senders.get(&input.id).and_then(Option::as_ref).and_then(Weak::upgrade);
+            let Some(sender) = sender else { continue };
             let text: Vec<String> =
                 input.items.iter().filter_map(Item::as_user).map(|it| it.text()).collect();
             let note = Item::user(format!(
-                "Your message to the agent `{}` was not delivered, because the agent has ended: {}",
+                "Your message to the agent `{}` was not delivered, because the agent has ended \
+                 or was suspended: {}",
                 self.agent_name(),
                 text.join("\n")
             ));
             let returned = UndeliveredInput { id: input.id.clone(), items: vec![note] };
+            lock_ignoring_poison(&sender.mail.senders).insert(input.id.clone(), None);
             // A sender that has ended as well is not told.
-            let _ = sender.inbox.enqueue(DeliveryPoint::BeforeNextRequest, returned);
+            let _ = sender.inbox.enqueue_accepted(DeliveryPoint::BeforeNextRequest, returned);
         }
     }
 
