@@ -702,6 +702,65 @@ impl Agent {
         self.update_settings(|it| it.tools.holds_unclear_repeats = true)
     }
 
+    /// Registers a predicate under a name, to which a [grant](crate::item::Grant) may refer. The
+    /// grant then allows a call only if the predicate returns `true` for the arguments that the
+    /// call's tool receives. A predicate that is registered under the same name is replaced.
+    ///
+    /// A grant contains only the name, so a predicate should keep its meaning: a later version of
+    /// the program in which the predicate accepts more arguments also lets a stored grant allow
+    /// more. A call whose grant names an unknown predicate needs an approval. A sub-agent uses its
+    /// own predicates.
+    ///
+    /// The predicate is called synchronously while the run is polled, and may be called several
+    /// times for one call. A panic in the predicate ends the run, as in a hook.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use serde_json::json;
+    /// use turnstream::item::{GrantDuration, GrantScope};
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec, Verdict};
+    /// use turnstream::{Agent, Error};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// let spec = ToolSpec::new("pay", "Pays an amount", json!({ "type": "object" }));
+    /// let pay = Tool::raw(spec, |_args, _cx| async { "paid" })?.requires_approval();
+    /// let model = Scripted::new([
+    ///     Reply::new().call("pay", json!({ "amount": 5 })),
+    ///     Reply::new().call("pay", json!({ "amount": 7 })),
+    ///     Reply::new().call("pay", json!({ "amount": 700 })),
+    ///     Reply::text("Done."),
+    /// ]);
+    /// let agent = Agent::new(model)
+    ///     .with_tool(pay)
+    ///     .with_grant_predicate("small", |args| args["amount"].as_u64().is_some_and(|it| it < 10))
+    ///     .interactive();
+    ///
+    /// let mut asked = Vec::new();
+    /// let mut run = agent.run("Pay my bills");
+    /// while let Some(event) = run.next().await {
+    ///     if let Some(call) = event?.approval_request() {
+    ///         asked.push(call.arguments.clone());
+    ///         let small = GrantScope::Predicate("small".to_owned());
+    ///         let verdict = Verdict::approve_always(small, GrantDuration::Run);
+    ///         run.handle().submit_verdict(call, verdict)?;
+    ///     }
+    /// }
+    /// assert_eq!(asked, [r#"{"amount":5}"#, r#"{"amount":700}"#]);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn with_grant_predicate(
+        self,
+        name: &str,
+        predicate: impl Fn(&serde_json::Value) -> bool + Send + Sync + 'static,
+    ) -> Self {
+        self.update_settings(|it| {
+            Arc::make_mut(&mut it.tools.grant_predicates).insert(name, predicate);
+        })
+    }
+
     /// Sets the id generator. By default, ids are random.
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))

@@ -37,6 +37,7 @@ mod budget;
 mod decide;
 pub mod detect;
 pub mod evidence;
+mod grant_predicates;
 mod held_repeat;
 pub mod hook;
 mod limits;

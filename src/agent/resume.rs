@@ -107,7 +107,7 @@ impl ResumedAgent<'_> {
             return conflicting_verdict("a verdict does not answer the open request", &call_id);
         }
         let tool = self.toolkit.get(&requested.name);
-        if verdict == Verdict::Approve {
+        if verdict.is_approval() {
             if tool.is_some_and(Tool::is_external) {
                 return invalid_verdict(
                     "an external tool cannot run here: its result is needed",

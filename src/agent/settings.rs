@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::agent::grant_predicates::GrantPredicates;
 use crate::agent::hook::Hooks;
 use crate::agent::sources::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
@@ -65,6 +66,8 @@ pub(super) struct ToolkitSettings {
     pub(super) interactive: bool,
     /// Whether an identical call after an unclear failure is held back.
     pub(super) holds_unclear_repeats: bool,
+    /// The predicates to which grants refer.
+    pub(super) grant_predicates: Arc<GrantPredicates>,
 }
 
 /// The settings that limit a run.

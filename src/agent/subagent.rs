@@ -133,6 +133,8 @@ impl SubAgent {
             run.internal_handle().control.verdicts.suspends.set(true);
         }
         if let Some(parent) = &parent {
+            let grants = &run.internal_handle().control.grants;
+            grants.join_parent(&parent.control.grants, &self.name);
             parent.attach_sub_agent(cx.call_id(), &run.internal_handle());
         }
         stream! {

@@ -16,7 +16,7 @@ use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::{Event, Outcome};
 use crate::hub::Hub;
-use crate::item::PendingCall;
+use crate::item::{Grant, PendingCall};
 use crate::session::{Entry, MemoryStore, Session, SessionRun, Store};
 use crate::tool::{RunData, Verdict};
 
@@ -53,6 +53,7 @@ pub struct Attempt {
     entries: Vec<Entry>,
     start: Start,
     data: RunData,
+    grants: Vec<Grant>,
     ids: Arc<dyn Ids>,
     hub: Option<(Hub, String)>,
     observer: Option<EventObserver>,
@@ -98,6 +99,7 @@ impl Attempt {
             entries,
             start,
             data: RunData::new(),
+            grants: Vec::new(),
             ids: Arc::new(SystemIds),
             hub: None,
             observer: None,
@@ -107,6 +109,13 @@ impl Attempt {
     /// Passes data to the run's tools; see [`Run::with_data`](crate::Run::with_data).
     pub fn with_data(mut self, data: RunData) -> Self {
         self.data = data;
+        self
+    }
+
+    /// Gives the run grants in addition to those of its session; see
+    /// [`Run::with_grants`](crate::Run::with_grants). Each attempt must pass the same grants.
+    pub fn with_grants(mut self, grants: impl IntoIterator<Item = Grant>) -> Self {
+        self.grants.extend(grants);
         self
     }
 
@@ -157,7 +166,8 @@ impl Attempt {
     /// engine's errors, and [`TooLarge`](crate::ErrorKind::TooLarge) if a turn or the results of
     /// its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
-        let Self { agent, session, entries, start, data, ids, hub, observer } = self;
+        let Self { agent, session, entries, start, data, grants, ids, hub, observer } = self;
+        let extras = RunExtras { data, grants };
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
         let bridge = Arc::new(Bridge::new(ids.next_id(), agent.toolkit().clone()));
         let world = JournaledWorld(Arc::clone(&bridge));
@@ -169,7 +179,7 @@ impl Attempt {
             bridge,
             entries: RunEntries::new(store.clone(), session.clone(), saved),
             commands: RunCommands::default(),
-            run: RunStage::Opening(open_run(store, session, agent, start, data).boxed()),
+            run: RunStage::Opening(open_run(store, session, agent, start, extras).boxed()),
             begin: None,
             publisher: Publisher::new(hub, observer),
         };
@@ -184,20 +194,26 @@ impl Attempt {
     }
 }
 
+/// The values that a run receives besides its input.
+struct RunExtras {
+    data: RunData,
+    grants: Vec<Grant>,
+}
+
 /// Opens the session and creates its run.
 async fn open_run(
     store: MemoryStore,
     session: String,
     agent: Agent,
     start: Start,
-    data: RunData,
+    RunExtras { data, grants }: RunExtras,
 ) -> Result<(Session, SessionRun), Error> {
     let session = Session::open(store, session).await?;
     let run = match start {
         Start::Input(input) => session.run(&agent, input).await?,
         Start::Verdicts(verdicts) => session.resume(&agent, verdicts).await?,
     };
-    Ok((session, run.with_data(data)))
+    Ok((session, run.with_data(data).with_grants(grants)))
 }
 
 impl_debug!(Attempt(it), session = it.session, entries = it.entries.len());

@@ -16,7 +16,7 @@ use crate::item::{
 };
 use crate::lock::lock_ignoring_poison;
 use crate::session::Session;
-use crate::tool::{CallsBegin, Tool, Toolkit, Verdict};
+use crate::tool::{AdmittedCall, CallsBegin, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopControl, LoopEnd};
 
 /// Shares the state of an attempt with its run's world. The run accesses its environment only
@@ -460,7 +460,7 @@ impl BridgeState {
             (Step::Performing { effect, .. }, PreviousResult::Taken) => {
                 let started = effect.as_ref().and_then(|effect| effect.started.as_ref());
                 let calls = started.into_iter().flat_map(|started| &started.calls);
-                let calls = calls.map(|begun| begun.call.clone()).collect();
+                let calls = calls.map(|begun| begun.admitted.clone()).collect();
                 Poll::Ready(CallsBegin::Live(calls))
             }
             (Step::Replaying { replay, effect: Some(_) }, PreviousResult::Taken) => {
@@ -477,11 +477,12 @@ impl BridgeState {
         }
     }
 
-    pub(super) fn announce(&mut self, call: &ToolCall, tool: &Tool) {
+    pub(super) fn announce(&mut self, admitted: &AdmittedCall, tool: &Tool) {
+        let call = &admitted.call;
         // Tools from tool sources are known only to this process.
         let is_shared = self.toolkit.get(&call.name).is_some();
         if find(&self.calls.announced, &call.call_id).is_none() {
-            self.calls.announced.push(BegunCall::new(call, tool, is_shared));
+            self.calls.announced.push(BegunCall::new(admitted, tool, is_shared));
         }
     }
 
@@ -643,7 +644,7 @@ impl CallBatch {
 }
 
 fn find<'a>(calls: &'a [BegunCall], call_id: &str) -> Option<&'a BegunCall> {
-    calls.iter().find(|begun| begun.call.call_id == call_id)
+    calls.iter().find(|begun| begun.admitted.call.call_id == call_id)
 }
 
 impl_debug!(Bridge(it), attempt = it.with(|it| it.attempt.clone()));

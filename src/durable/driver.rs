@@ -18,7 +18,7 @@ use crate::event::{Event, Outcome, ToolEvent};
 use crate::hub::{CallProgress, Command};
 use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
 use crate::session::{Session, SessionRun};
-use crate::tool::Verdict;
+use crate::tool::{AdmittedCall, Verdict};
 
 /// The maximum number of times that an attempt polls the run before it yields to other tasks.
 const MAX_EVENTS_PER_POLL: usize = 64;
@@ -222,8 +222,8 @@ impl Driver {
     /// the calls' results say so, even if an earlier attempt started the calls.
     fn mark_may_have_started(&self, begun: &BegunCalls) {
         let Some(RunBegin { handle, .. }) = &self.begin else { return };
-        for BegunCall { call, .. } in &begun.calls {
-            handle.journal().set_may_have_started(&call.call_id, true);
+        for BegunCall { admitted, .. } in &begun.calls {
+            handle.journal().set_may_have_started(&admitted.call.call_id, true);
         }
     }
 
@@ -240,7 +240,9 @@ impl Driver {
             let (session, run) = (session.clone(), run.map(str::to_owned));
             ToolCallRequest { session, run, call }
         };
-        let requests: Vec<_> = separate.map(|begun| request(begun.call)).collect();
+        let separate: Vec<AdmittedCall> = separate.map(|begun| begun.admitted).collect();
+        let requests: Vec<_> =
+            separate.iter().map(|admitted| request(admitted.call.clone())).collect();
         if requests.len() < 2 || !engine.can_call_tools() {
             return Ok(Vec::new());
         }
@@ -251,7 +253,7 @@ impl Driver {
             if let (Poll::Pending, Some(begin)) = (&results, &self.begin) {
                 // The calls are running, so all subsequent events are new.
                 self.publisher.begin(begin);
-                self.publisher.push_started(&requests);
+                self.publisher.push_started(&separate);
                 // An interrupt through the hub has reached only this process.
                 if interrupting.is_none() && begin.handle.poll_interrupted(cx).is_ready() {
                     interrupting = self.publisher.interrupt_calls(&requests);

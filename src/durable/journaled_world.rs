@@ -17,7 +17,7 @@ use crate::event::Event;
 use crate::item::{PendingCall, ToolCall, ToolResult};
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
-use crate::tool::{CallJournal, CallsBegin, Tool, ToolRun, Verdict};
+use crate::tool::{AdmittedCall, CallJournal, CallsBegin, Tool, ToolRun, Verdict};
 use crate::turn::{TurnBuilder, TurnEvent};
 use crate::world::{
     Effect, EffectKey, EffectKind, EffectValue, LoopControl, LoopEnd, SavedTurn, SendRequest, World,
@@ -287,7 +287,7 @@ impl CallJournal for JournaledCalls {
         self.bridge.with(|it| it.poll_calls_begin(cx))
     }
 
-    fn announce(&self, call: &ToolCall, tool: &Tool) {
+    fn announce(&self, call: &AdmittedCall, tool: &Tool) {
         self.bridge.with(|it| it.announce(call, tool));
     }
 

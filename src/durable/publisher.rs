@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::event::{Event, ToolEvent};
 use crate::hub::{CallProgress, Command, Hub, RunOwner, RunSource};
 use crate::item::{History, ToolCall};
+use crate::tool::AdmittedCall;
 
 /// Publishes an attempt's new events to a hub and an observer. An event is published only when it
 /// can no longer be lost, or when a later event can void it.
@@ -101,10 +102,10 @@ impl Publisher {
     /// Queues the start events of calls that are now executed separately from the run. If an
     /// earlier attempt recorded the request for these calls, the run itself yields the start events
     /// only when it is polled again, after the calls have ended.
-    pub(super) fn push_started(&mut self, calls: &[ToolCallRequest]) {
-        for ToolCallRequest { call, .. } in calls {
-            let ToolCall { call_id, name, arguments } = call.clone();
-            self.push(Event::Tool(ToolEvent::Started { call_id, name, arguments }));
+    pub(super) fn push_started(&mut self, calls: &[AdmittedCall]) {
+        for AdmittedCall { call, grant_id, .. } in calls.iter().cloned() {
+            let ToolCall { call_id, name, arguments } = call;
+            self.push(Event::Tool(ToolEvent::Started { call_id, name, arguments, grant_id }));
         }
     }
 

@@ -46,7 +46,8 @@ impl RunEntries {
     /// The engine has recorded that these calls may start.
     pub(super) fn set_started_calls(&mut self, begun: &BegunCalls) {
         let idempotent = begun.calls.iter().filter(|begun| begun.is_idempotent);
-        self.idempotent_calls = idempotent.map(|begun| begun.call.call_id.clone()).collect();
+        self.idempotent_calls =
+            idempotent.map(|begun| begun.admitted.call.call_id.clone()).collect();
     }
 
     /// Makes the engine append the entries whose steps have been recorded.
@@ -104,6 +105,8 @@ fn set_idempotent_calls(entry: &mut Entry, recorded: &[String]) {
         Entry::Rewritten { .. }
         | Entry::Appended { .. }
         | Entry::Pending { .. }
-        | Entry::Nested { .. } => {}
+        | Entry::Nested { .. }
+        | Entry::GrantAdded { .. }
+        | Entry::GrantRevoked { .. } => {}
     }
 }

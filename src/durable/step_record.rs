@@ -7,8 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
-use crate::item::{PendingCall, RawJson, ToolCall};
-use crate::tool::{SavedCalls, Tool};
+use crate::item::{PendingCall, RawJson};
+use crate::tool::{AdmittedCall, SavedCalls, Tool};
 use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 
 /// The version of the JSON format for steps. An attempt rejects steps with a later version.
@@ -79,7 +79,7 @@ pub(super) struct BegunCalls {
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct BegunCall {
     #[serde(flatten)]
-    pub(super) call: ToolCall,
+    pub(super) admitted: AdmittedCall,
     /// Whether the call may run again if the attempt is lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub(super) is_idempotent: bool,
@@ -227,10 +227,10 @@ fn ensure_size(what: &str, bytes: usize, max: usize) -> Result<(), Error> {
 }
 
 impl BegunCall {
-    pub(super) fn new(call: &ToolCall, tool: &Tool, is_shared: bool) -> Self {
+    pub(super) fn new(admitted: &AdmittedCall, tool: &Tool, is_shared: bool) -> Self {
         let runs_here = tool.is_exclusive() || tool.runs_sub_agents() || !is_shared;
         Self {
-            call: call.clone(),
+            admitted: admitted.clone(),
             is_idempotent: tool.is_idempotent(),
             is_exclusive: tool.is_exclusive(),
             can_run_remotely: !runs_here,
@@ -272,6 +272,7 @@ mod tests {
 
     use super::*;
     use crate::event::{BudgetExceeded, BudgetKind};
+    use crate::item::ToolCall;
 
     /// A step with each kind of result.
     fn records() -> Vec<StepRecord> {
@@ -281,7 +282,7 @@ mod tests {
             arguments: r#"{"file":"notes"}"#.to_owned(),
         };
         let begun = BegunCall {
-            call: call.clone(),
+            admitted: call.clone().into(),
             is_idempotent: true,
             is_exclusive: true,
             can_run_remotely: true,

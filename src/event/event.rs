@@ -2,8 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{AppendReason, Outcome, RewriteReason, Transition};
-use crate::item::{History, Item, PendingCall, RawJson, ToolResult};
+use crate::event::{AppendReason, GrantChange, Outcome, RewriteReason, Transition};
+use crate::item::{Grant, History, Item, PendingCall, RawJson, ToolResult};
 use crate::turn::{Text, Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -105,6 +105,26 @@ pub enum ToolEvent {
         /// approver has seen.
         #[serde(default)]
         arguments: String,
+        /// The id of the [grant](Grant) that let the call run without a request for an approval.
+        /// `None` if the call needed no approval, or was approved itself.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant_id: Option<Box<str>>,
+    },
+    /// A call was approved with a grant, which allows further calls to its tool. The
+    /// [`agent_path`](Grant::agent_path) is empty: it is the path within the agent that made the
+    /// call. [`Event::grant_change`](crate::Event::grant_change) returns the grant with its path.
+    #[serde(rename = "grant_added")]
+    GrantAdded {
+        /// The id of the approved call.
+        call_id: String,
+        /// The grant.
+        grant: Box<Grant>,
+    },
+    /// A grant was revoked. Only the run in which it was revoked reports this, not its sub-agents.
+    #[serde(rename = "grant_revoked")]
+    GrantRevoked {
+        /// The id of the grant.
+        grant_id: String,
     },
     /// The tool reports its progress.
     #[serde(rename = "tool_progress")]
@@ -202,6 +222,40 @@ impl Event {
         }
     }
 
+    /// Returns the change of the run's grants, if this event reports one. The path of an added
+    /// grant includes the sub-agents that the event has passed.
+    ///
+    /// ```
+    /// use turnstream::event::{Event, GrantChange, ToolEvent};
+    ///
+    /// let json = r#"{"type":"grant_added","call_id":"c2","grant":{"v":1,"id":"a1","tool":"rm",
+    ///     "definition":"…","scope":"any_arguments","duration":"session"}}"#;
+    /// let added = serde_json::from_str(json)?;
+    /// let (call_id, name) = ("c1".to_owned(), "cleaner".to_owned());
+    /// let nested = Event::Nested { call_id, name, event: Box::new(added) };
+    /// let Some(GrantChange::Added(grant)) = nested.grant_change() else { panic!("no grant") };
+    /// assert_eq!((&*grant.id, &*grant.agent_path), ("a1", &["cleaner".to_owned()][..]));
+    /// # Ok::<(), serde_json::Error>(())
+    /// ```
+    pub fn grant_change(&self) -> Option<GrantChange> {
+        match self.without_nesting() {
+            Self::Tool(ToolEvent::GrantAdded { grant, .. }) => {
+                let mut agent_path = Vec::new();
+                let mut event = self;
+                while let Self::Nested { name, event: inner, .. } = event {
+                    agent_path.push(name.clone());
+                    event = inner;
+                }
+                agent_path.extend(grant.agent_path.iter().cloned());
+                Some(GrantChange::Added(Box::new(Grant { agent_path, ..(**grant).clone() })))
+            }
+            Self::Tool(ToolEvent::GrantRevoked { grant_id }) => {
+                Some(GrantChange::Revoked { grant_id: grant_id.clone() })
+            }
+            _ => None,
+        }
+    }
+
     /// Returns the innermost event, without the `Nested` wrappers of sub-agents.
     ///
     /// ```
@@ -246,11 +300,14 @@ impl Event {
 }
 
 impl ToolEvent {
-    /// Returns the id of the tool call to which the event belongs.
+    /// Returns the id of the tool call to which the event belongs. The id is empty for a
+    /// [`GrantRevoked`](Self::GrantRevoked), which belongs to no call.
     pub fn call_id(&self) -> &str {
         match self {
             Self::ApprovalRequested(call) => &call.call_id,
+            Self::GrantRevoked { .. } => "",
             Self::Started { call_id, .. }
+            | Self::GrantAdded { call_id, .. }
             | Self::Progress { call_id, .. }
             | Self::Suspended { call_id, .. }
             | Self::Nested { call_id, .. } => call_id,

@@ -154,7 +154,9 @@ impl<'de> Deserialize<'de> for Event {
             | "retracted"
             | "turn_complete" => json.deserialize_as().map(Self::Turn),
             "approval_requested" | "tool_started" | "tool_progress" | "tool_suspended"
-            | "tool_output" => json.deserialize_as().map(Self::Tool),
+            | "tool_output" | "grant_added" | "grant_revoked" => {
+                json.deserialize_as().map(Self::Tool)
+            }
             "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
                 json.deserialize_as::<EventOwned>().map(Self::from)
             }

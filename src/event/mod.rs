@@ -9,6 +9,7 @@
 mod budget_exceeded;
 mod end_reason;
 mod event;
+mod grant_change;
 mod json;
 mod outcome;
 mod stop_action;
@@ -17,6 +18,7 @@ mod transition;
 pub use budget_exceeded::{BudgetExceeded, BudgetKind};
 pub use end_reason::{EndReason, InterruptedPhase};
 pub use event::{Event, ToolEvent};
+pub use grant_change::GrantChange;
 pub use outcome::{Outcome, UndeliveredInput, UnfinishedRun};
 pub use stop_action::{StopAction, StopActionReason};
 pub use transition::{AppendReason, RewriteReason, Transition};

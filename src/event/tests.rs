@@ -102,8 +102,13 @@ fn the_events_of_tools_are_flat_objects() {
         r#"{"type":"approval_requested","approval_id":"a","call_id":"c","name":"n","arguments":"{}","definition":"d"}"#,
     );
     round_trip(
-        &ToolEvent::Started { call_id: "c".into(), name: "n".into(), arguments: "{}".into() }
-            .into(),
+        &ToolEvent::Started {
+            call_id: "c".into(),
+            name: "n".into(),
+            arguments: "{}".into(),
+            grant_id: None,
+        }
+        .into(),
         r#"{"type":"tool_started","call_id":"c","name":"n","arguments":"{}"}"#,
     );
     let data = RawJson::parse(r#"{"a":2,"z":1}"#).unwrap();

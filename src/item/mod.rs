@@ -7,6 +7,7 @@
 mod content;
 mod effect_report;
 mod encoding_key;
+mod grant;
 mod history;
 mod item;
 pub(crate) mod json;
@@ -25,6 +26,8 @@ mod used_id_filter;
 pub use content::{Content, Media, MediaSource, Part};
 pub use effect_report::{EffectReport, Evidence, SideEffect};
 pub(crate) use encoding_key::EncodingKey;
+pub(crate) use grant::is_same_json;
+pub use grant::{Grant, GrantDuration, GrantScope, GrantTerms};
 pub(crate) use history::EncodedChunk;
 pub use history::{History, Items};
 pub use item::{Item, ItemFlag, ItemKind, ProviderData};

@@ -319,7 +319,9 @@ impl JournalState {
 /// also skip events of unknown kinds.
 fn is_ignored_event(event: &Event) -> bool {
     match event {
-        Event::Unknown => true,
+        // A change of grants does not change a history.
+        Event::Unknown
+        | Event::Tool(ToolEvent::GrantAdded { .. } | ToolEvent::GrantRevoked { .. }) => true,
         Event::Nested { event, .. } | Event::Tool(ToolEvent::Nested { event, .. }) => {
             is_ignored_event(event)
         }

@@ -188,7 +188,12 @@ impl RunFold {
             }
             // The events of a sub-agent are recorded in its own journal and do not change this
             // journal.
-            Event::Tool(ToolEvent::Nested { .. } | ToolEvent::Progress { .. })
+            Event::Tool(
+                ToolEvent::Nested { .. }
+                | ToolEvent::Progress { .. }
+                | ToolEvent::GrantAdded { .. }
+                | ToolEvent::GrantRevoked { .. },
+            )
             | Event::Nested { .. }
             | Event::Continued { .. }
             | Event::Unknown => {}
@@ -436,7 +441,11 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
         // A retry does not open a turn.
         Event::Turn(TurnEvent::Retrying { .. })
         | Event::Tool(
-            ToolEvent::Progress { .. } | ToolEvent::Suspended { .. } | ToolEvent::Nested { .. },
+            ToolEvent::Progress { .. }
+            | ToolEvent::Suspended { .. }
+            | ToolEvent::GrantAdded { .. }
+            | ToolEvent::GrantRevoked { .. }
+            | ToolEvent::Nested { .. },
         )
         | Event::Nested { .. }
         | Event::Appended { .. }

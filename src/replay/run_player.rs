@@ -148,11 +148,16 @@ impl RunPlayer {
         matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
     }
 
-    /// Returns the next event, if it is a rewrite that replaces items with tombstones.
-    fn next_tombstone(&self) -> Option<Event> {
+    /// Returns the next event, if it is a rewrite that replaces items with tombstones, or reports
+    /// that a grant was revoked.
+    fn next_owner_change(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
-        matches!(next, Event::Rewritten { why: RewriteReason::Tombstoned, .. })
-            .then(|| next.clone())
+        matches!(
+            next,
+            Event::Rewritten { why: RewriteReason::Tombstoned, .. }
+                | Event::Tool(ToolEvent::GrantRevoked { .. })
+        )
+        .then(|| next.clone())
     }
 
     /// Returns the id of the next appended input or message.
@@ -282,7 +287,7 @@ impl World for RunPlayer {
         match key.kind {
             EffectKind::Id => EffectValue::new(self.id()),
             EffectKind::DeliveredInput => EffectValue::new(self.next_input()),
-            EffectKind::Tombstones => EffectValue::new(self.next_tombstone()),
+            EffectKind::Tombstones => EffectValue::new(self.next_owner_change()),
             EffectKind::DroppedCalls => EffectValue::new(self.dropped_calls()),
             EffectKind::UndeliveredInput => {
                 let undelivered = self.outcome().map(|outcome| outcome.undelivered.clone());

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize};
 
 use crate::event::{AppendReason, RewriteReason};
-use crate::item::{History, Item, PendingCall, RawJson};
+use crate::item::{Grant, History, Item, PendingCall, RawJson};
 
 /// An entry in a session. Entries are stored in the order in which they were created.
 ///
@@ -79,6 +79,17 @@ pub enum Entry {
         #[serde(skip_serializing_if = "Vec::is_empty")]
         idempotent: Vec<String>,
     },
+    /// A call was approved with a grant for the rest of the session. The entry does not change the
+    /// history.
+    GrantAdded {
+        /// The grant, whose [path](Grant::agent_path) starts at the session's agent.
+        grant: Box<Grant>,
+    },
+    /// A grant of the session was revoked. The entry does not change the history.
+    GrantRevoked {
+        /// The id of the grant.
+        grant_id: String,
+    },
     /// An item was added, for example a message or a result. A turn's results are stored in the
     /// order in which they arrived, but are loaded in the order of their calls.
     #[serde(untagged)]
@@ -111,6 +122,12 @@ enum StoredEntry {
         #[serde(default)]
         idempotent: Vec<String>,
     },
+    GrantAdded {
+        grant: Box<Grant>,
+    },
+    GrantRevoked {
+        grant_id: String,
+    },
 }
 
 impl<'de> Deserialize<'de> for Entry {
@@ -125,17 +142,18 @@ impl<'de> Deserialize<'de> for Entry {
         let json = RawJson::deserialize(deserializer)?;
         let Tag { r#type } = json.deserialize_as().map_err(D::Error::custom)?;
         let entry = match r#type.as_str() {
-            "rewritten" | "appended" | "pending" | "nested" | "resumed" => {
-                json.deserialize_as().map(|read| match read {
-                    StoredEntry::Rewritten { why, from, to, items } => {
-                        Self::Rewritten { why, from, to, items }
-                    }
-                    StoredEntry::Appended { why, id, count } => Self::Appended { why, id, count },
-                    StoredEntry::Pending { calls } => Self::Pending { calls },
-                    StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
-                    StoredEntry::Resumed { idempotent } => Self::Resumed { idempotent },
-                })
-            }
+            "rewritten" | "appended" | "pending" | "nested" | "resumed" | "grant_added"
+            | "grant_revoked" => json.deserialize_as().map(|read| match read {
+                StoredEntry::Rewritten { why, from, to, items } => {
+                    Self::Rewritten { why, from, to, items }
+                }
+                StoredEntry::Appended { why, id, count } => Self::Appended { why, id, count },
+                StoredEntry::Pending { calls } => Self::Pending { calls },
+                StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
+                StoredEntry::Resumed { idempotent } => Self::Resumed { idempotent },
+                StoredEntry::GrantAdded { grant } => Self::GrantAdded { grant },
+                StoredEntry::GrantRevoked { grant_id } => Self::GrantRevoked { grant_id },
+            }),
             _ => json.deserialize_as().map(Self::Item),
         };
         entry.map_err(D::Error::custom)

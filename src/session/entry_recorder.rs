@@ -2,8 +2,8 @@
 
 use std::collections::HashMap;
 
-use crate::event::{AppendReason, EndReason, Event, ToolEvent};
-use crate::item::{History, Item, OpenCalls, ToolCall, ToolResult, join_call_id};
+use crate::event::{AppendReason, EndReason, Event, GrantChange, ToolEvent};
+use crate::item::{GrantDuration, History, Item, OpenCalls, ToolCall, ToolResult, join_call_id};
 use crate::journal::Journal;
 use crate::session::called_tool::called_tool;
 use crate::session::restore::EntryFold;
@@ -77,6 +77,7 @@ impl EntryRecorder {
     /// yielded.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<Entry> {
         let mut entries = Vec::new();
+        self.record_grant_change(event, &mut entries);
         match event {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 self.flush_results();
@@ -145,12 +146,30 @@ impl EntryRecorder {
                 ToolEvent::Started { .. }
                 | ToolEvent::ApprovalRequested(_)
                 | ToolEvent::Progress { .. }
-                | ToolEvent::Suspended { .. },
+                | ToolEvent::Suspended { .. }
+                | ToolEvent::GrantAdded { .. }
+                | ToolEvent::GrantRevoked { .. },
             )
             | Event::Continued { .. }
             | Event::Unknown => {}
         }
         entries
+    }
+
+    /// Records a grant that holds for the session, or the revocation of such a grant.
+    fn record_grant_change(&mut self, event: &Event, entries: &mut Vec<Entry>) {
+        let entry = match event.grant_change() {
+            Some(GrantChange::Added(grant)) if grant.terms.duration == GrantDuration::Session => {
+                Entry::GrantAdded { grant }
+            }
+            Some(GrantChange::Revoked { grant_id })
+                if self.fold.grants().iter().any(|grant| grant.id == grant_id) =>
+            {
+                Entry::GrantRevoked { grant_id }
+            }
+            Some(GrantChange::Added(_) | GrantChange::Revoked { .. }) | None => return,
+        };
+        self.push_entry(entry, entries);
     }
 
     /// Returns the entries that must be written when the stream ends.
@@ -175,6 +194,10 @@ impl EntryRecorder {
     /// Adds an event to the journal of a sub-agent, if the histories of sub-agents are stored.
     fn observe_sub_agent(&mut self, call_id: &str, event: &Event) {
         let Some(journals) = &mut self.sub_agents else { return };
+        if event.grant_change().is_some() {
+            // Repeated calls report the grants of a sub-agent without its other events.
+            return;
+        }
         let history = self.fold.history();
         let journal = journals.entry(call_id.to_owned()).or_insert_with(|| {
             let suspended = history.nested_history(call_id).cloned();
@@ -268,7 +291,9 @@ impl EntryRecorder {
             | Entry::Appended { .. }
             | Entry::Pending { .. }
             | Entry::Nested { .. }
-            | Entry::Resumed { .. } => false,
+            | Entry::Resumed { .. }
+            | Entry::GrantAdded { .. }
+            | Entry::GrantRevoked { .. } => false,
         };
         if is_held && self.has_flushed_results && holds(self) {
             // Without this entry, restoring the session would place the result in call order.

@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::item::{History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
+use crate::event::GrantChange;
+use crate::item::{Grant, History, Item, ItemKind, OpenCalls, PendingCall, ToolCall};
 use crate::session::Entry;
 
 /// Restores a session's history from its entries. `id` must be the session's id, and is used as the
@@ -93,6 +94,8 @@ pub(super) struct EntryFold {
     /// The ids of the calls that may be started again if they are open, because their tools were
     /// idempotent each time they were started.
     idempotent_calls: Vec<String>,
+    /// The grants that have not been revoked.
+    grants: Vec<Grant>,
 }
 
 impl EntryFold {
@@ -105,6 +108,7 @@ impl EntryFold {
             buffered_calls: calls,
             pending_calls: Arc::default(),
             idempotent_calls: Vec::new(),
+            grants: Vec::new(),
         }
     }
 
@@ -152,6 +156,10 @@ impl EntryFold {
                 self.idempotent_calls = idempotent;
                 self.history.void_verdict_requests();
                 self.pending_calls = Arc::default();
+            }
+            Entry::GrantAdded { grant } => GrantChange::Added(grant).apply_to(&mut self.grants),
+            Entry::GrantRevoked { grant_id } => {
+                GrantChange::Revoked { grant_id }.apply_to(&mut self.grants);
             }
         }
     }
@@ -222,6 +230,11 @@ impl EntryFold {
     /// Returns the position of the last call (in call order) whose result is buffered.
     pub(super) fn last_buffered_position(&self) -> Option<usize> {
         self.buffered_calls.last_buffered_position()
+    }
+
+    /// Returns the grants that have not been revoked.
+    pub(super) fn grants(&self) -> &[Grant] {
+        &self.grants
     }
 
     /// Returns the calls without a result.

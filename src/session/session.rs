@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use futures::FutureExt;
 use futures::future::BoxFuture;
 
-use crate::error::{Error, panic_to_error_async};
-use crate::item::History;
+use crate::error::{Error, ErrorKind, panic_to_error_async};
+use crate::item::{Grant, History};
 use crate::lock::lock_ignoring_poison;
 use crate::session::backend::{corrupt_data_error, ensure_id_not_empty};
 use crate::session::restore::EntryFold;
@@ -211,6 +211,38 @@ impl Session {
     /// method returns the state that the session would have if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()
+    }
+
+    /// Returns the grants that were given for the rest of the session and have not been revoked. A
+    /// run of the session has these grants.
+    ///
+    /// A [fork](Self::fork_at) has the grants that were given before the fork point.
+    pub fn grants(&self) -> Vec<Grant> {
+        self.lock_cache().fold.grants().to_vec()
+    }
+
+    /// Revokes a grant of the session. The revocation is durable once the returned future
+    /// completes.
+    ///
+    /// While a run is active, use [`RunHandle::revoke_grant`](crate::RunHandle::revoke_grant),
+    /// which takes effect at once. If the returned future is dropped, the grant may or may not be
+    /// revoked.
+    ///
+    /// # Errors
+    ///
+    /// [`InvalidRequest`](crate::ErrorKind::InvalidRequest) if the session has no grant with this
+    /// id. [`Conflict`](crate::ErrorKind::Conflict) if a run holds the session's lease, or if
+    /// another process has written to the session since this handle last read it.
+    /// [`Store`](crate::ErrorKind::Store) if the store fails.
+    pub async fn revoke_grant(&self, grant_id: &str) -> Result<(), Error> {
+        let lease = self.lease().await?;
+        let (version, restored) = self.current_fold().await?;
+        if restored.grants().iter().all(|grant| grant.id != grant_id) {
+            let message = "there is no grant with this id";
+            return Err(Error::new(ErrorKind::InvalidRequest, message).with_parameter(grant_id));
+        }
+        let entries = vec![Entry::GrantRevoked { grant_id: grant_id.to_owned() }];
+        self.append_and_fold(Some(&lease), version, restored, entries).await.map(drop)
     }
 
     /// Reads the entries that other writers have appended to the session.

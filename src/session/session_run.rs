@@ -12,7 +12,7 @@ use futures::{Stream, StreamExt};
 use crate::agent::{Run, RunHandle, forward_handle_methods};
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, Outcome};
-use crate::item::ToolCall;
+use crate::item::{Grant, ToolCall};
 use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
@@ -67,6 +67,7 @@ impl SessionRun {
         toolkit: &Toolkit,
     ) -> Self {
         let (handle, toolkit) = (run.internal_handle(), toolkit.clone());
+        handle.add_grants(restored.grants().iter().cloned());
         let run = PersistTo::new(run, session, Some(lease), version, restored, Some(toolkit));
         Self { settle_events: settled.into(), run, handle, outcome: None, starts_at: version }
     }
@@ -85,6 +86,13 @@ impl SessionRun {
     /// first poll.
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.handle.insert_run_data(value);
+        self
+    }
+
+    /// Gives the run grants in addition to those of the session; see [`Run::with_grants`]. Call
+    /// this method before the first poll.
+    pub fn with_grants(self, grants: impl IntoIterator<Item = Grant>) -> Self {
+        self.handle.add_grants(grants);
         self
     }
 

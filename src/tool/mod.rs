@@ -87,7 +87,7 @@ pub use output::{
 };
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
-pub use run::{CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};
+pub use run::{AdmittedCall, CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};
 pub(crate) use run_data::RemainingSubAgentDepth;
 pub use run_data::RunData;
 pub(crate) use search::RankedTools;

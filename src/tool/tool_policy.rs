@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::item::model_json::is_reading_of;
-use crate::item::{PendingCall, RawJson, ToolCall, ToolResult};
+use crate::item::{
+    Grant, GrantDuration, GrantScope, GrantTerms, PendingCall, RawJson, ToolCall, ToolResult,
+};
 use crate::tool::{IntoToolOutput, ToolContext, ToolOutput};
 
 /// A policy that decides which of a turn's calls run, handles approvals, and can inspect and change
@@ -153,6 +155,34 @@ pub trait ToolPolicy: Send {
         None
     }
 
+    /// Returns the id of a [grant](Grant) that allows the call, if there is one. This method is
+    /// called for a call that needs an approval, after [`before_call`](Self::before_call) has not
+    /// denied it and before the approval is requested. It is called again immediately before such a
+    /// call starts: if there is no grant anymore, an approval is requested. It is also called for a
+    /// waiting call after another call of the turn was approved with a new grant.
+    ///
+    /// If this method returns `None` (the default), the call needs an approval.
+    fn find_grant(&mut self, call: &PendingCall) -> Option<String> {
+        let _ = call;
+        None
+    }
+
+    /// Creates the grant for a call that was approved with [`Verdict::ApproveAlways`]. The
+    /// [`GrantAdded`](crate::event::ToolEvent::GrantAdded) event with this grant is emitted before
+    /// the call starts. If this method returns `None` (the default), the approval holds only for
+    /// this call.
+    fn create_grant(&mut self, call: &PendingCall, terms: &GrantTerms) -> Option<Grant> {
+        let _ = (call, terms);
+        None
+    }
+
+    /// Removes and returns the id of a grant that was revoked and whose revocation has not been
+    /// reported. The [`GrantRevoked`](crate::event::ToolEvent::GrantRevoked) event is then emitted.
+    /// This method is called in every poll of the run.
+    fn take_revoked_grant(&mut self) -> Option<String> {
+        None
+    }
+
     /// Returns whether the run waits for approvals, for example in an interactive program. If this
     /// method returns `false` (the default), calls that need an approval are left pending once all
     /// other calls have ended. The method is called when no calls are running. External calls are
@@ -252,6 +282,9 @@ pub enum Verdict {
     /// The call runs, unless it is an external call. An external call stays pending, since only an
     /// `Output` or a `Deny` can answer it.
     Approve,
+    /// The call runs as with [`Approve`](Self::Approve), and further calls to its tool are allowed
+    /// on these terms: the run creates a [grant](Grant).
+    ApproveAlways(GrantTerms),
     /// The call does not run, and the model receives this text as the reason.
     Deny(String),
     /// The call does not run, and this output is its result.
@@ -287,13 +320,28 @@ impl Verdict {
                 || request.name == given.name && is_reading_of(&request.arguments, &given.arguments)
         };
         let names_call =
-            || *self != Self::Approve && request.is_same_call(given) && has_same_arguments();
+            || !self.is_approval() && request.is_same_call(given) && has_same_arguments();
         request == given || given.approval_id.is_empty() && names_call()
+    }
+
+    /// Creates a verdict that approves the call and allows further calls to its tool. The grant
+    /// does not include sub-agents; for other terms, create the
+    /// [variant](Self::ApproveAlways).
+    pub fn approve_always(scope: GrantScope, duration: GrantDuration) -> Self {
+        Self::ApproveAlways(GrantTerms::new(scope, duration))
     }
 
     /// Creates a verdict that denies the call. The model receives `why` as the reason.
     pub fn deny(why: impl Into<String>) -> Self {
         Self::Deny(why.into())
+    }
+
+    /// Returns whether the verdict lets the call run.
+    pub fn is_approval(&self) -> bool {
+        match self {
+            Self::Approve | Self::ApproveAlways(_) => true,
+            Self::Deny(_) | Self::Output(_) => false,
+        }
     }
 
     /// Creates a verdict that makes `output` the call's result, without running the call.

@@ -87,6 +87,10 @@ pub enum TraceAction {
         /// [rationale](crate::Tool::with_rationale).
         #[serde(flatten)]
         why: Rationale,
+        /// The id of the [grant](crate::item::Grant) that let the call run without a request for an
+        /// approval.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        grant_id: Option<String>,
     },
     /// A message that contains no tool calls, such as a plan or a rejected answer. The run
     /// continued after this message.

@@ -27,7 +27,13 @@ fn step(
 
 fn tool(tool: &str, expected: &str) -> TraceAction {
     let why = Rationale { expected_outcome: Some(expected.to_owned()), ..Rationale::default() };
-    TraceAction::Tool { tool: tool.to_owned(), call_id: String::new(), args: None, why }
+    TraceAction::Tool {
+        tool: tool.to_owned(),
+        call_id: String::new(),
+        args: None,
+        why,
+        grant_id: None,
+    }
 }
 
 fn exit(exit: ToolExit) -> TraceResult {
@@ -192,7 +198,8 @@ fn recorded_json_is_written_unchanged() {
 fn a_step_contains_everything_needed_to_repeat_it() {
     let args = Some(RawJson::parse(r#"{"path":"a.md"}"#).unwrap());
     let (tool, call_id) = ("read".to_owned(), "c1".to_owned());
-    let action = TraceAction::Tool { tool, call_id, args, why: Rationale::default() };
+    let action =
+        TraceAction::Tool { tool, call_id, args, why: Rationale::default(), grant_id: None };
     let mut event = step(1, action, exit(ToolExit::Success), None);
     (event.turn, event.model) = (3, "m-1".to_owned());
     let input = json!({ "files": ["a.md"], "why": "it is asked for" });

@@ -62,6 +62,8 @@ struct OpenToolCall {
     /// When the tool started or, before that, when the turn ended. `None` if the turn ended before
     /// the trace started.
     began: Option<Moment>,
+    /// The id of the grant that let the call start.
+    grant_id: Option<String>,
 }
 
 #[derive(Debug)]
@@ -77,7 +79,13 @@ struct FinalText {
 impl TraceFold {
     /// Adds the open calls from a history.
     pub(super) fn resume_from(&mut self, history: &History) {
-        let open = |call| OpenToolCall { call, turn_number: 0, model: String::new(), began: None };
+        let open = |call| OpenToolCall {
+            call,
+            turn_number: 0,
+            model: String::new(),
+            began: None,
+            grant_id: None,
+        };
         self.run.open_calls.extend(history.unanswered_calls().into_iter().map(open));
         for call_id in history.suspended_call_ids() {
             let nested = history.nested_history(call_id).cloned();
@@ -123,13 +131,18 @@ impl TraceFold {
             }
             // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })
-            | Event::Tool(ToolEvent::Progress { .. })
+            | Event::Tool(
+                ToolEvent::Progress { .. }
+                | ToolEvent::GrantAdded { .. }
+                | ToolEvent::GrantRevoked { .. },
+            )
             | Event::Unknown => {}
-            Event::Tool(ToolEvent::Started { call_id, .. }) => {
+            Event::Tool(ToolEvent::Started { call_id, grant_id, .. }) => {
                 if let Some(open) =
                     self.run.open_calls.find_mut(|open| open.call.call_id == *call_id)
                 {
                     open.began = Some(now);
+                    open.grant_id = grant_id.as_deref().map(str::to_owned);
                 }
             }
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
@@ -209,6 +222,7 @@ impl TraceFold {
             turn_number: run.turn_number,
             model: model.clone(),
             began: Some(now),
+            grant_id: None,
         };
         run.open_calls.extend(turn.tool_calls().map(open));
     }
@@ -234,6 +248,7 @@ impl TraceFold {
                 turn_number: 0,
                 model: String::new(),
                 began: Some(now),
+                grant_id: None,
             }]);
         }
     }
@@ -262,14 +277,14 @@ impl TraceFold {
         // A run that was dropped may have left an open call with the same id.
         let open =
             self.run.open_calls.take_last_unanswered(|open| open.call.call_id == result.call_id);
-        let (turn, model, began, arguments) = match open {
-            Some(OpenToolCall { call, turn_number: turn, model, began }) => {
+        let (turn, model, began, grant_id, arguments) = match open {
+            Some(OpenToolCall { call, turn_number: turn, model, began, grant_id }) => {
                 // The tool may have been called from inside another call.
                 let inner = unwrapped_call(&call);
                 let called = if inner.name == result.name { &*inner } else { &call };
-                (turn, model, began, Some(called.arguments.clone()))
+                (turn, model, began, grant_id, Some(called.arguments.clone()))
             }
-            None => (self.run.turn_number, self.run.model.clone(), None, None),
+            None => (self.run.turn_number, self.run.model.clone(), None, None, None),
         };
         let (why, args) = arguments.as_deref().map_or_else(Default::default, split_rationale);
         let action = TraceAction::Tool {
@@ -277,6 +292,7 @@ impl TraceFold {
             call_id: result.call_id.clone(),
             args,
             why,
+            grant_id,
         };
         self.new_step(turn, model, action, trace_result, (began, now))
     }

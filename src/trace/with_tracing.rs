@@ -189,9 +189,9 @@ impl RunLog {
                 );
                 trace!(parent: &self.span, arguments, "the arguments");
             }
-            ToolEvent::Started { call_id, name, arguments } => {
+            ToolEvent::Started { call_id, name, arguments, grant_id } => {
                 let span = self.start_call(call_id, name);
-                debug!(parent: &span, "the tool starts");
+                debug!(parent: &span, grant_id, "the tool starts");
                 trace!(parent: &span, arguments, "the arguments");
             }
             ToolEvent::Progress { call_id, data, .. } => {
@@ -207,6 +207,20 @@ impl RunLog {
             ToolEvent::Output(result) => {
                 let span = self.take_call(&result.call_id).unwrap_or_else(|| self.span.clone());
                 report_result(&span, result);
+            }
+            ToolEvent::GrantAdded { call_id, grant } => {
+                info!(
+                    parent: &self.span,
+                    gen_ai.tool.name = grant.tool,
+                    gen_ai.tool.call.id = call_id,
+                    grant_id = grant.id,
+                    scope = ?grant.terms.scope,
+                    duration = ?grant.terms.duration,
+                    "a grant is given",
+                );
+            }
+            ToolEvent::GrantRevoked { grant_id } => {
+                info!(parent: &self.span, grant_id, "a grant is revoked");
             }
             ToolEvent::Nested { .. } => {}
         }

@@ -11,12 +11,14 @@ use serde_json::json;
 use turnstream::item::{INTERRUPTED_MID_EXECUTION, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::TurnStream;
-use turnstream::tool::{CallJournal, CallsBegin, SavedCalls, Tool, ToolRun, ToolSpec};
+use turnstream::tool::{
+    AdmittedCall, CallJournal, CallsBegin, SavedCalls, Tool, ToolRun, ToolSpec,
+};
 use turnstream::world::{Effect, EffectKey, EffectValue, LiveWorld, SendRequest, World};
 use turnstream::{Agent, Event, History, Item, Request, Run};
 
 /// The data that survives a crash, by effect: the calls that may start, and their results as JSON.
-type Disk = Arc<Mutex<BTreeMap<EffectKey, (Vec<ToolCall>, Option<String>)>>>;
+type Disk = Arc<Mutex<BTreeMap<EffectKey, (Vec<AdmittedCall>, Option<String>)>>>;
 
 /// Performs all effects, and stores the calls of each turn.
 #[derive(Debug)]
@@ -55,9 +57,9 @@ struct Journal {
     disk: Disk,
     key: EffectKey,
     /// The calls that may have started before a crash.
-    lost: Vec<ToolCall>,
+    lost: Vec<AdmittedCall>,
     saved: Option<String>,
-    announced: Mutex<Vec<ToolCall>>,
+    announced: Mutex<Vec<AdmittedCall>>,
     waker: Mutex<Option<Waker>>,
 }
 
@@ -70,7 +72,7 @@ impl CallJournal for Journal {
         })
     }
 
-    fn announce(&self, call: &ToolCall, _tool: &Tool) {
+    fn announce(&self, call: &AdmittedCall, _tool: &Tool) {
         self.announced.lock().unwrap().push(call.clone());
     }
 
@@ -81,13 +83,13 @@ impl CallJournal for Journal {
     }
 
     fn poll_start(&self, call: &ToolCall, cx: &mut Context<'_>) -> Poll<Option<ToolResult>> {
-        if self.announced.lock().unwrap().contains(call) {
+        if self.announced.lock().unwrap().iter().any(|it| it.call == *call) {
             *self.waker.lock().unwrap() = Some(cx.waker().clone());
             return Poll::Pending;
         }
         let interrupted =
             || ToolResult::for_call(call, ResultKind::Interrupted, INTERRUPTED_MID_EXECUTION);
-        Poll::Ready(self.lost.contains(call).then(interrupted))
+        Poll::Ready(self.lost.iter().any(|it| it.call == *call).then(interrupted))
     }
 
     fn poll_end(&self, _cx: &mut Context<'_>) -> Poll<()> {

@@ -25,6 +25,7 @@
 //! | `pending_calls` | calls that are pending, and work inside of tools, when a run ends |
 //! | `argument_rewrites` | hooks that rewrite a call's arguments into invalid ones |
 //! | `redaction` | hooks that remove secrets from the reports of calls |
+//! | `grants` | standing permissions: what a grant allows, in which agents and runs, and when it stops |
 //! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `stop_action` | a model ends its run with a typed action |
@@ -57,6 +58,7 @@ mod edge_cases;
 mod endings;
 mod evidence;
 mod failed_runs;
+mod grants;
 mod held_repeats;
 mod interrupt_reasons;
 mod large_turns;

@@ -50,7 +50,7 @@ fn any_event() -> impl Strategy<Value = Event> {
         6 => result.prop_map(|result| Event::Tool(ToolEvent::Output(result))),
         1 => id().prop_map(|id| {
             let (call_id, arguments) = (format!("c{id}"), "{}".into());
-            Event::Tool(ToolEvent::Started { call_id, name: "t".into(), arguments })
+            Event::Tool(ToolEvent::Started { call_id, name: "t".into(), arguments, grant_id: None })
         }),
         2 => items.clone().prop_map(move |items| Event::Appended { why, id: "i".into(), items }),
         1 => (0_usize..9, 0_usize..9, items).prop_map(|(from, to, items)| {

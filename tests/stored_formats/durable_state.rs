@@ -11,7 +11,7 @@ use turnstream::durable::storage::{
 };
 use turnstream::durable::{StoredCommand, ToolCallRequest};
 use turnstream::hub::Command;
-use turnstream::item::{PendingCall, ToolCall};
+use turnstream::item::{GrantDuration, GrantScope, PendingCall, ToolCall};
 use turnstream::session::Entry;
 use turnstream::tool::{ToolOutput, Verdict};
 use turnstream_testing::session_suite::numbered_entries;
@@ -43,6 +43,8 @@ fn commands() -> Vec<StoredCommand> {
         verdict(Verdict::output("done")),
         verdict(Verdict::Output(ToolOutput::error("failed"))),
         Command::ToolProgress { call_id: "c1".to_owned(), data: json!({ "done": 3 }).into() },
+        verdict(Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Session)),
+        Command::RevokeGrant { grant_id: "a1".to_owned() },
     ];
     let stored = |(n, command)| StoredCommand { id: format!("id-{n}"), command };
     (1..).zip(commands).map(stored).collect()

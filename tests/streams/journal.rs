@@ -46,7 +46,7 @@ fn output_event(call_id: &str, proof: &str) -> Event {
 
 fn started_event(call_id: &str) -> Event {
     let (call_id, name, arguments) = (call_id.into(), "t".into(), "{}".into());
-    ToolEvent::Started { call_id, name, arguments }.into()
+    ToolEvent::Started { call_id, name, arguments, grant_id: None }.into()
 }
 
 fn approval_requested_event(call_id: &str, arguments: &str) -> Event {

@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use std::time::Duration;
 
 use turnstream::env::{Ids, SystemIds};
+use turnstream::item::{GrantDuration, GrantScope};
 use turnstream::tool::Verdict;
 
 use crate::args::Args;
@@ -86,11 +87,13 @@ impl ApprovalMode {
     }
 }
 
-/// The verdict that an answer means. A text other than yes and no is the reason of a denial.
+/// The verdict that an answer means. A text other than yes, no and always is the reason of a
+/// denial. "Always" approves all calls to the tool in this conversation.
 fn parse_answer(answer: &str) -> Verdict {
     let answer = answer.trim();
     match answer.to_lowercase().as_str() {
         "y" | "yes" => Verdict::Approve,
+        "a" | "always" => Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Session),
         "" | "n" | "no" => Verdict::deny(DENIAL),
         _ => Verdict::deny(format!("{DENIAL}, and answered: {answer}")),
     }
@@ -107,7 +110,7 @@ async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::
         let early = escape_invisible(early.trim(), 200);
         print_lines(&format!("\n  typed before the question, so not an answer: {early}"));
     }
-    let question = format!("[{mark}] approve it? [y/N, or why not] ");
+    let question = format!("[{mark}] approve it? [y/N, a = always in this chat, or why not] ");
     let _ = write!(io::stderr(), "{question}").and_then(|()| io::stderr().flush());
     match lines.next_entry().await? {
         Some(answer) => Ok(answer),
@@ -146,10 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_other_than_yes_and_no_is_the_reason_of_the_denial() {
+    fn an_answer_other_than_yes_no_and_always_is_the_reason_of_the_denial() {
         for (answer, expected) in [
             ("y", Verdict::Approve),
             (" YES \n", Verdict::Approve),
+            ("A", Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Session)),
+            ("always", Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Session)),
+            ("all", Verdict::deny("the user did not approve it, and answered: all")),
             ("", Verdict::deny("the user did not approve it")),
             ("No", Verdict::deny("the user did not approve it")),
             (

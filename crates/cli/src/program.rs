@@ -236,8 +236,7 @@ async fn resume_session(
         SessionState::Pending { calls } => {
             let mut verdicts = Vec::new();
             for call in &calls {
-                let approved =
-                    |(_, verdict): &&(PendingCall, Verdict)| *verdict == Verdict::Approve;
+                let approved = |(_, verdict): &&(PendingCall, Verdict)| verdict.is_approval();
                 let allowed = verdicts.iter().filter(approved).map(|(call, _)| call.to_tool_call());
                 let allowed: Vec<ToolCall> = allowed.collect();
                 let shown = tools::describe_call(&user.root, &call.to_tool_call(), &allowed);

@@ -190,7 +190,7 @@ impl TextPrinter {
 
     fn print_tool_event(&mut self, event: &ToolEvent) -> io::Result<()> {
         match event {
-            ToolEvent::Started { call_id, name, arguments } => {
+            ToolEvent::Started { call_id, name, arguments, .. } => {
                 let (call_id, name) = (call_id.clone(), name.clone());
                 let call = ToolCall { call_id, name, arguments: arguments.clone() };
                 let arguments = format_arguments(&call, MAX_RUNNING_CALL_CHARS);

@@ -130,7 +130,7 @@ pub(crate) async fn drive_run(
                 }
                 verdict = approval.verdict(&shown, lines) => match verdict {
                     Some(verdict) => {
-                        if verdict == Verdict::Approve {
+                        if verdict.is_approval() {
                             allowed.push(call.to_tool_call());
                         }
                         handle.submit_verdict(&call, verdict)

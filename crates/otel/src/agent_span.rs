@@ -337,7 +337,7 @@ impl AgentSpan {
         let now = self.settings.clock.now();
         match event {
             ToolEvent::ApprovalRequested(call) => self.on_approval_requested(call, now),
-            ToolEvent::Started { call_id, name, arguments } => {
+            ToolEvent::Started { call_id, name, arguments, .. } => {
                 self.start_call(call_id, name, Some(arguments), now);
             }
             ToolEvent::Suspended { call_id, .. } => {

@@ -74,7 +74,7 @@ async fn a_panic_in_a_hand_written_loop_ends_all_spans() {
 async fn a_call_that_starts_again_ends_its_earlier_span() {
     let recorder = Recorder::default();
     let (call_id, name) = ("c1".to_owned(), "look".to_owned());
-    let started = ToolEvent::Started { call_id, name, arguments: String::new() };
+    let started = ToolEvent::Started { call_id, name, arguments: String::new(), grant_id: None };
     let events = [started.clone(), started].map(|event| Ok(Event::from(event)));
     let events = futures::stream::iter(events).with_telemetry(&recorded_telemetry(&recorder));
     events.collect::<Vec<_>>().await;

@@ -3,10 +3,10 @@
 use crate::agent::State;
 use crate::agent::phase::refused_reasoning::reasoning_removal;
 use crate::agent::run::checked_input::describe_unsupported_parts;
-use crate::agent::run::control::DeliveryPoint;
+use crate::agent::run::control::{DeliveryPoint, RunGrants};
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::run::tombstone_queue::TombstoneQueue;
-use crate::event::{AppendReason, Event, RewriteReason, Transition};
+use crate::event::{AppendReason, Event, RewriteReason, ToolEvent, Transition};
 use crate::item::{Item, TombstoneEdit};
 use crate::usage::Usage;
 use crate::world::EffectKind;
@@ -35,7 +35,8 @@ pub(in crate::agent) fn deliver_next_input(
     }
     let notes = run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
     if notes.is_empty()
-        && let Some(voided) = next_tombstone_event(run, |queue| queue.next(&history))
+        && let Some(voided) =
+            next_owner_change(run, |grants| grants.take_revoked(), |queue| queue.next(&history))
     {
         let compaction = state.compaction.after_tombstone(&history);
         return (
@@ -97,22 +98,35 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     Some(Event::Appended { why, id: input.id, items: input.items })
 }
 
-/// Turns the next range of queued items into tombstones once the run is over. The journal has
-/// already observed the returned event.
-pub(in crate::agent) fn apply_final_tombstones(run: &RunShared) -> Option<Event> {
+/// Reports the next revoked grant, or turns the next range of queued items into tombstones, once
+/// the run is over. The journal has already observed the returned event.
+pub(in crate::agent) fn apply_final_owner_change(run: &RunShared) -> Option<Event> {
     let journal = &run.handle.journal;
-    let event = next_tombstone_event(run, |queue| queue.next_or_close(&journal.history()))?;
+    let event = next_owner_change(
+        run,
+        |grants| grants.take_revoked_or_close(),
+        |queue| queue.next_or_close(&journal.history()),
+    )?;
     journal.observe(&event);
+    if let Some(change) = event.grant_change() {
+        run.control().grants.apply(change);
+    }
     Some(event)
 }
 
-/// Returns the event that turns the next range of items into tombstones.
-fn next_tombstone_event(
+/// Returns the event for the next change that the run's owner has made: a revoked grant, or a range
+/// of items that become tombstones.
+fn next_owner_change(
     run: &RunShared,
+    revoked: impl FnOnce(&RunGrants) -> Option<String>,
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
     run.effects.draw(EffectKind::Tombstones, || {
-        let TombstoneEdit { from, to, items } = next(&run.control().inbox.tombstone_queue)?;
+        let control = run.control();
+        if let Some(grant_id) = revoked(&control.grants) {
+            return Some(ToolEvent::GrantRevoked { grant_id }.into());
+        }
+        let TombstoneEdit { from, to, items } = next(&control.inbox.tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage })
     })

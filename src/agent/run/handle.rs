@@ -6,12 +6,14 @@ use std::task::{Context, Poll};
 
 use crate::agent::Input;
 use crate::agent::run::control::RefusedInput;
-use crate::agent::run::control::{Control, DeliveryPoint, SubAgentRun, VerdictRejection};
+use crate::agent::run::control::{
+    Control, DeliveryPoint, RevocationError, SubAgentRun, VerdictRejection,
+};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
 use crate::item::Item;
-use crate::item::{History, PendingCall, truncate_middle};
+use crate::item::{Grant, History, PendingCall, truncate_middle};
 use crate::journal::Journal;
 use crate::tool::Verdict;
 use crate::usage::Usage;
@@ -337,6 +339,81 @@ impl RunHandle {
         })
     }
 
+    /// Returns the grants that the run and its sub-agents have, at all levels of nesting: those
+    /// that [were passed](crate::Run::with_grants) to the run, and those that were given since. A
+    /// grant's [`agent_path`](Grant::agent_path) shows the agent to which it belongs.
+    ///
+    /// To store a grant that holds [until it is revoked](crate::item::GrantDuration::UntilRevoked),
+    /// store the grant from the [`GrantAdded`](crate::event::ToolEvent::GrantAdded) event, or from
+    /// this list.
+    pub fn grants(&self) -> Vec<Grant> {
+        self.control.grants.list()
+    }
+
+    /// Revokes a grant in this run and in its sub-agents' runs. The revocation holds at once for
+    /// all calls that have not started: a call that the grant would have allowed needs an approval.
+    /// Running calls continue.
+    ///
+    /// The run reports the revocation with a
+    /// [`GrantRevoked`](crate::event::ToolEvent::GrantRevoked) event: in its next poll while tools
+    /// run, otherwise before its next request or its end. A session stores the revocation with this
+    /// event. If the run is dropped before, the session still has the grant;
+    /// [`Session::revoke_grant`](crate::session::Session::revoke_grant) revokes it there.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use serde_json::json;
+    /// use turnstream::item::{GrantDuration, GrantScope};
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::tool::{Tool, ToolSpec, Verdict};
+    /// use turnstream::{Agent, Error};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Error> {
+    /// let spec = ToolSpec::new("post", "Posts a message", json!({ "type": "object" }));
+    /// let post = Tool::raw(spec, |_args, _cx| async { "posted" })?.requires_approval();
+    /// let model = Scripted::from_fn(|_request, n| match n {
+    ///     0..3 => Reply::new().call("post", json!({})),
+    ///     _ => Reply::text("Posted."),
+    /// });
+    /// let mut run = Agent::new(model).with_tool(post).interactive().run("Post it three times");
+    /// let handle = run.handle();
+    ///
+    /// let mut questions = 0;
+    /// while let Some(event) = run.next().await {
+    ///     let event = event?;
+    ///     if let Some(call) = event.approval_request() {
+    ///         questions += 1;
+    ///         let always = Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Run);
+    ///         handle.submit_verdict(call, always)?;
+    ///     }
+    ///     // The user changes their mind when the second call has run.
+    ///     if event.tool_output().is_some() && run.journal().requests() == 2 {
+    ///         handle.revoke_grant(&handle.grants()[0].id)?;
+    ///     }
+    /// }
+    /// assert_eq!(questions, 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if there is no grant with
+    /// this id, or if the run is over.
+    pub fn revoke_grant(&self, grant_id: &str) -> Result<(), Error> {
+        let revoked = self.control.grants.revoke(grant_id);
+        revoked.map_err(|error| {
+            let message = match error {
+                RevocationError::UnknownGrant => "there is no grant with this id",
+                RevocationError::RunIsOver => "the run is over",
+            };
+            Error::new(ErrorKind::InvalidRequest, message).with_parameter(grant_id)
+        })?;
+        self.control.wake_outermost();
+        Ok(())
+    }
+
     /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the
     /// sub-agent's run is over.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
@@ -359,6 +436,11 @@ impl RunHandle {
     /// Returns the run's token usage so far.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
+    }
+
+    /// Adds grants to those of the run.
+    pub(crate) fn add_grants(&self, grants: impl IntoIterator<Item = Grant>) {
+        self.control.grants.add(grants);
     }
 
     /// Makes a value available to the run's tools.

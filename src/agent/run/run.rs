@@ -9,7 +9,7 @@ use futures::Stream;
 use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::evidence::EvidenceLog;
-use crate::agent::phase::deliver_input::apply_final_tombstones;
+use crate::agent::phase::deliver_input::apply_final_owner_change;
 use crate::agent::phase::review_stop::{completion_evidence, unproven_reason};
 use crate::agent::run::checked_input::{check_input, must_be_checked};
 use crate::agent::run::deadline::{DeadlineEvent, RunDeadline};
@@ -21,7 +21,7 @@ use crate::agent::settings::AgentSettings;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{History, Item, ToolResult};
+use crate::item::{Grant, History, Item, ToolResult};
 use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
@@ -205,6 +205,18 @@ impl Run {
     /// ```
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.shared.control().tools.update_data(|data| data.insert(value));
+        self
+    }
+
+    /// Gives the run [grants](crate::item::Grant), which allow calls without an approval. Grants
+    /// with an [`agent_path`](crate::item::Grant::agent_path) are for the sub-agents at this path.
+    /// Call `with_grants` before the run is first polled.
+    ///
+    /// A grant is valid whatever its [duration](crate::item::GrantDuration): what an application
+    /// passes to a run holds in this run. A run of a [session](crate::session::Session) already has
+    /// the grants of the session.
+    pub fn with_grants(self, grants: impl IntoIterator<Item = Grant>) -> Self {
+        self.shared.handle.add_grants(grants);
         self
     }
 
@@ -471,6 +483,11 @@ impl Run {
         control.inbox.tombstone_queue.observe(self.journal(), event);
         control.work.mark_change_observed(event);
         self.notify_world(event);
+        if let Event::Tool(_) | Event::Nested { .. } = event
+            && let Some(change) = event.grant_change()
+        {
+            self.shared.control().grants.apply(change);
+        }
         if let Some(turn) = event.turn_complete() {
             self.shared.finish_turn(turn);
         }
@@ -555,7 +572,7 @@ fn next_final_event(shared: &RunShared, state: &StateCell<State>, end: &mut Pend
     // result. If the run refused its input, it changes nothing.
     let leaves_calls_open = end.reason == EndReason::Pending || end.input_refused;
     if (leaves_calls_open || handle.journal.all_calls_answered())
-        && let Some(event) = apply_final_tombstones(shared)
+        && let Some(event) = apply_final_owner_change(shared)
     {
         return event;
     }

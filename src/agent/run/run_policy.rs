@@ -12,7 +12,9 @@ use crate::agent::hook::CombinedDecision;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{RunHandle, State};
 use crate::error::{Error, ErrorKind};
-use crate::item::{EffectReport, PendingCall, RawJson, ToolCall, ToolResult};
+use crate::item::{
+    EffectReport, Grant, GrantTerms, PendingCall, RawJson, ToolCall, ToolResult, join_call_id,
+};
 use crate::tool::{
     Permission, PermissionDecision, Tool, ToolContext, ToolPolicy, Verdict, redact_each,
 };
@@ -122,7 +124,7 @@ impl ToolPolicy for RunPolicy {
             // wrote.
             let answered = &self.as_read(answered);
             let is_valid = match verdict {
-                Verdict::Approve => answered.covers(call),
+                Verdict::Approve | Verdict::ApproveAlways(_) => answered.covers(call),
                 // The tool does not run, so its definition is irrelevant.
                 Verdict::Output(_) => answered.has_same_arguments(call),
                 Verdict::Deny(_) => true,
@@ -134,6 +136,34 @@ impl ToolPolicy for RunPolicy {
             // changed. Another verdict is requested.
         }
         self.run.control().verdicts.take(call)
+    }
+
+    fn find_grant(&mut self, call: &PendingCall) -> Option<String> {
+        let control = self.run.control();
+        let predicates = &self.run.settings.tools.grant_predicates;
+        let source = || self.run.tool_source(&call.name);
+        let holds = |name: &str| predicates.holds(name, &call.arguments);
+        let found = control.grants.find(call, source, holds)?;
+        // A verdict that was accepted before the grant was found takes precedence.
+        control.verdicts.withdraw(call).then_some(found)
+    }
+
+    fn create_grant(&mut self, call: &PendingCall, terms: &GrantTerms) -> Option<Grant> {
+        let source = self.run.tool_source(&call.name);
+        let answered = self.resumed_verdict(&call.call_id).map(|(answered, _)| answered);
+        let id = match answered {
+            // The call was left open by a crash, and no approval was requested.
+            Some(answered) if answered.approval_id.is_empty() => {
+                join_call_id(self.state.history.id(), &call.call_id)
+            }
+            Some(answered) => answered.approval_id.clone(),
+            None => call.approval_id.clone(),
+        };
+        Some(Grant { id, ..Grant::new(call, source, terms.clone()) })
+    }
+
+    fn take_revoked_grant(&mut self) -> Option<String> {
+        self.run.control().grants.take_revoked()
     }
 
     fn waits_for_verdicts(&self) -> bool {

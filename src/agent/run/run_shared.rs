@@ -46,6 +46,21 @@ impl RunShared {
         listed.map_or(Cow::Borrowed(&tools.toolkit), Cow::Owned)
     }
 
+    /// Returns the name of the source of the tool with this name, or an empty string if the tool is
+    /// one of the agent's own tools.
+    pub(in crate::agent) fn tool_source(&self, tool: &str) -> String {
+        let tools = &self.settings.tools;
+        let listed = match tools.toolkit.get(tool) {
+            Some(_) => None,
+            None => self.control().tools.listed.current(),
+        };
+        let at = listed.and_then(|listed| {
+            listed.sources.iter().position(|it| it.tools.iter().any(|it| it.name() == tool))
+        });
+        at.and_then(|at| tools.sources.names().get(at))
+            .map_or_else(String::new, ToString::to_string)
+    }
+
     /// Creates an id with the agent's id generator.
     pub(in crate::agent) fn new_id(&self) -> String {
         self.effects.draw(EffectKind::Id, || self.settings.ids.next_id())

@@ -88,7 +88,7 @@ fn early_end() -> StepResult {
 }
 
 fn started_calls(attempt: &str) -> BegunCalls {
-    let calls = vec![BegunCall::new(&call("c"), &tool(), true)];
+    let calls = vec![BegunCall::new(&call("c").into(), &tool(), true)];
     BegunCalls { attempt: attempt.to_owned(), calls }
 }
 
@@ -176,7 +176,7 @@ impl Machine for StepMachine {
                     performed(it, was_performed)
                 }
                 "the calls are idle" => {
-                    it.announce(&call("c"), &tool());
+                    it.announce(&call("c").into(), &tool());
                     it.on_calls_idle();
                     performed(it, was_performed)
                 }
@@ -385,7 +385,7 @@ fn a_call_that_an_earlier_attempt_started_runs_again_only_if_its_tool_was_and_is
         let task = task_with_started_calls("an earlier attempt");
         task.with(|it, _| {
             let tool = if is_idempotent { tool().idempotent() } else { tool() };
-            it.announce(&call("c"), &tool);
+            it.announce(&call("c").into(), &tool);
             let Step::Performing { effect: Some(effect), .. } = &mut it.step else { return };
             let Some(started) = &mut effect.started else { return };
             started.calls[0].is_idempotent = was_idempotent;
@@ -420,7 +420,9 @@ fn an_early_end_keeps_only_the_events_of_the_effect() {
 fn calls_that_have_been_allowed_to_start_are_passed_to_the_run_with_their_arguments() {
     let task = task_with_started_calls("an earlier attempt");
     let begin = task.with(super::BridgeState::poll_calls_begin);
-    assert!(matches!(begin, Poll::Ready(CallsBegin::Live(calls)) if calls == [call("c")]));
+    assert!(
+        matches!(begin, Poll::Ready(CallsBegin::Live(calls)) if calls == [AdmittedCall::from(call("c"))])
+    );
 }
 
 #[test]

@@ -28,8 +28,8 @@ const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
 /// Queues the commands for a session, and tracks the waiters that must be woken when a command
 /// arrives. The engine stores the queue.
 ///
-/// If no run is active, input waits for the next run. A command that ends a run applies only to the
-/// active run.
+/// If no run is active, input and the revocation of a grant wait for the next run. A command that
+/// ends a run applies only to the active run.
 ///
 /// Each waiter has an id, which the engine uses to wake the waiter. Methods that return the ids of
 /// waiters to wake also remove these waiters from the queue.
@@ -88,14 +88,15 @@ impl CommandQueue {
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error, with [`NotRunning`]
-    /// as its source, if no run is active and the command is not input. Only input can wait for the
-    /// next run. Returns a [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input
-    /// in the queue, and of the input that the active run has taken but not delivered, would exceed
-    /// 8 MiB, if the JSON of all verdicts in the queue would exceed 8 MiB, or if the command's id
-    /// is longer than 1 KiB. Returns an [`Overloaded`](crate::ErrorKind::Overloaded) error if 1,000
-    /// commands already wait. If an error is returned, the queue is unchanged.
+    /// as its source, if no run is active and the command is neither input nor the revocation of a
+    /// grant. Only these commands can wait for the next run. Returns a
+    /// [`TooLarge`](crate::ErrorKind::TooLarge) error if the JSON of all input in the queue, and of
+    /// the input that the active run has taken but not delivered, would exceed 8 MiB, if the JSON
+    /// of all verdicts in the queue would exceed 8 MiB, or if the command's id is longer than 1
+    /// KiB. Returns an [`Overloaded`](crate::ErrorKind::Overloaded) error if 1,000 commands already
+    /// wait. If an error is returned, the queue is unchanged.
     pub fn push(&mut self, session: &str, command: StoredCommand) -> Result<Vec<String>, Error> {
-        if self.run.is_none() && !is_input(&command) {
+        if self.run.is_none() && !waits_for_run(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
         }
         if command.id.len() > MAX_COMMAND_ID_BYTES {
@@ -207,7 +208,7 @@ impl CommandQueue {
             self.end_run();
             woken.append(&mut self.stop_waiters);
         }
-        for command in put_back.into_iter().filter(is_input).rev() {
+        for command in put_back.into_iter().filter(waits_for_run).rev() {
             self.commands.push_front(command);
         }
         woken
@@ -240,7 +241,7 @@ impl CommandQueue {
     /// for the end of the run.
     fn end_run(&mut self) {
         self.run = None;
-        self.commands.retain(is_input);
+        self.commands.retain(waits_for_run);
         self.undelivered_bytes = 0;
         self.waiter = None;
         self.expired_timers.clear();
@@ -268,6 +269,11 @@ pub(in crate::durable) fn ends_run(stored: &StoredCommand) -> bool {
 
 fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {
     mem::discriminant(&a.command) == mem::discriminant(&b.command)
+}
+
+/// Returns whether the command waits for the next run if the active run does not take it.
+fn waits_for_run(stored: &StoredCommand) -> bool {
+    is_input(stored) || matches!(stored.command, Command::RevokeGrant { .. })
 }
 
 fn is_input(stored: &StoredCommand) -> bool {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
 use crate::hub::Command;
-use crate::item::{Content, Item, PendingCall, RawJson};
+use crate::item::{Content, GrantTerms, Item, PendingCall, RawJson};
 use crate::tool::{OutputStatus, ToolOutput, Verdict};
 
 /// The version of the JSON format. Readers reject later versions.
@@ -37,6 +37,9 @@ enum ActionJson {
         call: PendingCall,
         verdict: VerdictJson,
     },
+    RevokeGrant {
+        grant_id: String,
+    },
     ToolProgress {
         call_id: String,
         data: RawJson,
@@ -47,6 +50,7 @@ enum ActionJson {
 #[serde(tag = "type", rename_all = "snake_case")]
 enum VerdictJson {
     Approve,
+    ApproveAlways(GrantTerms),
     Deny {
         reason: String,
     },
@@ -77,6 +81,7 @@ pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Erro
         Command::Verdict { call, verdict } => {
             let verdict = match verdict {
                 Verdict::Approve => VerdictJson::Approve,
+                Verdict::ApproveAlways(terms) => VerdictJson::ApproveAlways(terms),
                 Verdict::Deny(reason) => VerdictJson::Deny { reason },
                 Verdict::Output(ToolOutput { content, status }) => VerdictJson::Output {
                     content,
@@ -86,6 +91,7 @@ pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Erro
             };
             ActionJson::Verdict { call, verdict }
         }
+        Command::RevokeGrant { grant_id } => ActionJson::RevokeGrant { grant_id },
         Command::ToolProgress { call_id, data } => ActionJson::ToolProgress { call_id, data },
     };
     let command = CommandJson { v: VERSION, id: id.to_owned(), command };
@@ -113,6 +119,7 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
         ActionJson::Verdict { call, verdict } => {
             let verdict = match verdict {
                 VerdictJson::Approve => Verdict::Approve,
+                VerdictJson::ApproveAlways(terms) => Verdict::ApproveAlways(terms),
                 VerdictJson::Deny { reason } => Verdict::Deny(reason),
                 VerdictJson::Output { content, failed, already_exists } => {
                     let status = match (failed, already_exists) {
@@ -125,6 +132,7 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
             };
             Command::Verdict { call, verdict }
         }
+        ActionJson::RevokeGrant { grant_id } => Command::RevokeGrant { grant_id },
         ActionJson::ToolProgress { call_id, data } => Command::ToolProgress { call_id, data },
     };
     Some((id, command))
@@ -133,6 +141,7 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::item::{GrantDuration, GrantScope};
 
     #[test]
     fn every_command_reads_back_as_it_was_sent() {
@@ -153,6 +162,12 @@ mod tests {
             Command::Steer(vec![Item::user("left")]),
             Command::FollowUp(vec![Item::user("then"), Item::user("right")]),
             verdict(Verdict::Approve),
+            verdict(Verdict::approve_always(GrantScope::SameArguments, GrantDuration::Session)),
+            verdict(Verdict::ApproveAlways(
+                GrantTerms::new(GrantScope::Predicate("p".to_owned()), GrantDuration::Run)
+                    .with_sub_agents(),
+            )),
+            Command::RevokeGrant { grant_id: "a1".to_owned() },
             verdict(Verdict::deny("no")),
             verdict(Verdict::output("done")),
             verdict(Verdict::Output(ToolOutput::error("failed"))),

@@ -32,6 +32,11 @@ pub enum Command {
         /// The verdict on the call.
         verdict: Verdict,
     },
+    /// Revokes a grant; see [`RunHandle::revoke_grant`].
+    RevokeGrant {
+        /// The id of the grant.
+        grant_id: String,
+    },
     /// Reports the progress of a tool call that a durable engine executes on a worker other than
     /// the one that executes the run. The run's readers receive the progress as a
     /// [`Progress`](crate::event::ToolEvent::Progress) event. Runs that are not durable reject this
@@ -129,6 +134,7 @@ impl Command {
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
             Self::Verdict { call, verdict } => handle.submit_verdict(call, verdict)?,
+            Self::RevokeGrant { grant_id } => handle.revoke_grant(&grant_id)?,
             Self::ToolProgress { .. } => {
                 let message = "only calls that are executed separately from a durable run report \
                 progress with this command";

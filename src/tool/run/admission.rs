@@ -7,10 +7,11 @@ use std::task::{Context, Poll};
 use crate::error::Error;
 use crate::event::ToolEvent;
 use crate::item::{INTERRUPTED_MID_EXECUTION, PendingCall, ResultKind, ToolCall};
+use crate::tool::run::call_journal::AdmittedCall;
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::PolicyFuture;
 use crate::tool::run::turn_calls::{
-    AnsweredCall, ArgsError, ReadyCall, Refusal, TurnCalls, prepare_call,
+    AnsweredCall, ArgsError, CallPermission, ReadyCall, Refusal, TurnCalls, prepare_call,
 };
 use crate::tool::{Permission, PermissionDecision, PreparedCall, Tool, Verdict};
 
@@ -21,13 +22,15 @@ pub(super) struct Admission {
     queue: VecDeque<(usize, ToolCall)>,
     /// The calls that an earlier attempt allowed to run, with the arguments that their tools
     /// receive.
-    admitted: Vec<ToolCall>,
+    admitted: Vec<AdmittedCall>,
     call_limit: CallLimit,
     /// The request for the decision that the policy is currently making. The request is boxed
     /// because it is rarely needed: most policies decide without waiting.
     permission_request: Option<Box<PermissionRequest>>,
     /// The calls that are waiting for a verdict, in call order.
     awaiting_verdict: Vec<AwaitingCall>,
+    /// Whether a grant was added since grants were looked up for the waiting calls.
+    has_new_grant: bool,
 }
 
 /// A call that is waiting for a verdict.
@@ -81,10 +84,11 @@ impl Admission {
             call_limit: limit,
             permission_request: None,
             awaiting_verdict: Vec::new(),
+            has_new_grant: false,
         }
     }
 
-    pub(super) fn set_admitted(&mut self, admitted: Vec<ToolCall>) {
+    pub(super) fn set_admitted(&mut self, admitted: Vec<AdmittedCall>) {
         self.admitted = admitted;
     }
 
@@ -119,6 +123,7 @@ impl Admission {
                 tool,
                 prepared,
                 is_resumed: true,
+                permission: CallPermission::Unconditional,
             }));
         }
         if let Some(admitted) = self.find_admitted(calls, at, &call) {
@@ -142,7 +147,9 @@ impl Admission {
                 return Ok(AdmissionStep::Answered(AnsweredCall::from_refusal(at, call, refusal)));
             }
         };
-        let ready_call = ReadyCall { index: at, call, tool, prepared, is_resumed: false };
+        let permission = CallPermission::Unconditional;
+        let ready_call =
+            ReadyCall { index: at, call, tool, prepared, is_resumed: false, permission };
         match calls
             .policy
             .call_policy(|policy| Some(PolicyFuture::new(policy.before_call(&ready_call.call))))?
@@ -164,8 +171,9 @@ impl Admission {
         at: usize,
         call: &ToolCall,
     ) -> Option<AdmissionStep> {
-        let is_it = |admitted: &&ToolCall| admitted.call_id == call.call_id;
-        let mut call = self.admitted.iter().find(is_it)?.clone();
+        let is_it = |admitted: &&AdmittedCall| admitted.call.call_id == call.call_id;
+        let AdmittedCall { mut call, grant_id, new_grant } =
+            self.admitted.iter().find(is_it)?.clone();
         let tool = calls.toolkit.get(&call.name).cloned();
         let prepared = tool.as_ref().and_then(|tool| prepare_call(tool, &mut call).ok());
         Some(match (tool, prepared) {
@@ -175,6 +183,10 @@ impl Admission {
                 tool,
                 prepared,
                 is_resumed: false,
+                permission: match new_grant {
+                    Some(grant) => CallPermission::NewGrant(grant),
+                    None => CallPermission::Earlier { grant_id },
+                },
             }),
             // The call may have started with a tool that no longer exists.
             (_, _) => {
@@ -243,20 +255,53 @@ impl Admission {
                 deny_call(ready_call, "it needs an approval, and no approver is available")
             });
         }
-        let request = PendingCall {
-            approval_id: calls.policy.call_policy(|policy| policy.next_approval_id())?,
-            definition: ready_call.tool.definition(),
-            ..PendingCall::from(ready_call.call.clone())
-        };
+        let request = new_request(calls, &ready_call)?;
         if let Some(verdict) = calls.policy.call_policy(|policy| policy.verdict(&request))?
             && is_decisive_for(&ready_call, &verdict)
         {
-            return Ok(apply_verdict(ready_call, verdict));
+            return apply_verdict(calls, ready_call, &request, verdict);
         }
+        if external {
+            calls.policy.call_policy(|policy| policy.on_verdict_requested(&request))?;
+            self.awaiting_verdict.push(AwaitingCall { ready_call, request });
+            return Ok(AdmissionStep::Progressed);
+        }
+        if let Some(grant_id) = calls.policy.call_policy(|policy| policy.find_grant(&request))? {
+            ready_call.permission = CallPermission::Grant(grant_id.into());
+            return Ok(AdmissionStep::Allowed(ready_call));
+        }
+        self.await_verdict(calls, ready_call, request).map(AdmissionStep::VerdictRequested)
+    }
+
+    /// Requests an approval for a call that was admitted under a grant that no longer exists.
+    pub(super) fn request_verdict(
+        &mut self,
+        calls: &mut TurnCalls,
+        mut ready_call: ReadyCall,
+    ) -> Result<ToolEvent, Error> {
+        ready_call.permission = CallPermission::Unconditional;
+        let request = new_request(calls, &ready_call)?;
+        self.await_verdict(calls, ready_call, request)
+    }
+
+    /// Lets a call wait for a verdict, and returns the event that requests an approval.
+    fn await_verdict(
+        &mut self,
+        calls: &mut TurnCalls,
+        ready_call: ReadyCall,
+        request: PendingCall,
+    ) -> Result<ToolEvent, Error> {
         calls.policy.call_policy(|policy| policy.on_verdict_requested(&request))?;
-        let event = (!external).then(|| ToolEvent::ApprovalRequested(Box::new(request.clone())));
-        self.awaiting_verdict.push(AwaitingCall { ready_call, request });
-        Ok(event.map_or(AdmissionStep::Progressed, AdmissionStep::VerdictRequested))
+        let event = ToolEvent::ApprovalRequested(Box::new(request.clone()));
+        let index = ready_call.index;
+        let place = self.awaiting_verdict.partition_point(|it| it.ready_call.index < index);
+        self.awaiting_verdict.insert(place, AwaitingCall { ready_call, request });
+        Ok(event)
+    }
+
+    /// Looks up grants for the waiting calls again in the next poll.
+    pub(super) fn recheck_grants(&mut self) {
+        self.has_new_grant = true;
     }
 
     /// Applies verdicts to the calls that are waiting for them. The returned steps contain any
@@ -267,17 +312,36 @@ impl Admission {
     ) -> Result<Vec<AdmissionStep>, Error> {
         let mut at = 0;
         let mut steps = Vec::new();
+        let has_new_grant = mem::take(&mut self.has_new_grant);
         while let Some(AwaitingCall { ready_call, request }) = self.awaiting_verdict.get(at) {
             match calls.policy.call_policy(|policy| policy.verdict(request))? {
                 Some(verdict) if is_decisive_for(ready_call, &verdict) => {
-                    let AwaitingCall { ready_call, .. } = self.awaiting_verdict.remove(at);
-                    let settled = apply_verdict(ready_call, verdict);
-                    // The answered call's event must be emitted before further verdicts are
-                    // applied.
-                    let has_to_tell = !matches!(settled, AdmissionStep::Allowed(_));
+                    let AwaitingCall { ready_call, request } = self.awaiting_verdict.remove(at);
+                    let settled = apply_verdict(calls, ready_call, &request, verdict)?;
+                    // The event of an answered call, or of a new grant, must be emitted before
+                    // further verdicts are applied.
+                    let has_to_tell = !matches!(
+                        &settled,
+                        AdmissionStep::Allowed(ReadyCall {
+                            permission: CallPermission::Unconditional,
+                            ..
+                        })
+                    );
                     steps.push(settled);
                     if has_to_tell {
+                        self.has_new_grant |= has_new_grant;
                         break;
+                    }
+                }
+                None if has_new_grant && !ready_call.tool.is_external() => {
+                    match calls.policy.call_policy(|policy| policy.find_grant(request))? {
+                        Some(grant_id) => {
+                            let AwaitingCall { mut ready_call, .. } =
+                                self.awaiting_verdict.remove(at);
+                            ready_call.permission = CallPermission::Grant(grant_id.into());
+                            steps.push(AdmissionStep::Allowed(ready_call));
+                        }
+                        None => at += 1,
                     }
                 }
                 Some(_) | None => at += 1,
@@ -438,14 +502,26 @@ fn repair_arguments(
 /// external tool keeps waiting.
 fn is_decisive_for(ready_call: &ReadyCall, verdict: &Verdict) -> bool {
     match verdict {
-        Verdict::Approve => !ready_call.tool.is_external(),
+        Verdict::Approve | Verdict::ApproveAlways(_) => !ready_call.tool.is_external(),
         Verdict::Deny(_) | Verdict::Output(_) => true,
     }
 }
 
-fn apply_verdict(ready_call: ReadyCall, verdict: Verdict) -> AdmissionStep {
-    match verdict {
+fn apply_verdict(
+    calls: &mut TurnCalls,
+    mut ready_call: ReadyCall,
+    request: &PendingCall,
+    verdict: Verdict,
+) -> Result<AdmissionStep, Error> {
+    Ok(match verdict {
         Verdict::Approve => AdmissionStep::Allowed(ready_call),
+        Verdict::ApproveAlways(terms) => {
+            let grant = calls.policy.call_policy(|policy| policy.create_grant(request, &terms))?;
+            if let Some(grant) = grant {
+                ready_call.permission = CallPermission::NewGrant(Box::new(grant));
+            }
+            AdmissionStep::Allowed(ready_call)
+        }
         Verdict::Deny(why) => deny_call(ready_call, &why),
         Verdict::Output(output) => {
             let result = output.into_result_for(&ready_call.call);
@@ -455,7 +531,13 @@ fn apply_verdict(ready_call: ReadyCall, verdict: Verdict) -> AdmissionStep {
                 result,
             })
         }
-    }
+    })
+}
+
+/// Creates the request for a verdict on a call.
+fn new_request(calls: &mut TurnCalls, ready_call: &ReadyCall) -> Result<PendingCall, Error> {
+    let approval_id = calls.policy.call_policy(|policy| policy.next_approval_id())?;
+    Ok(PendingCall { approval_id, ..ready_call.to_request() })
 }
 
 fn deny_call(ready_call: ReadyCall, why: &str) -> AdmissionStep {

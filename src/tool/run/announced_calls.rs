@@ -7,11 +7,11 @@ use crate::env::TimeLimit;
 use crate::event::ToolEvent;
 use crate::item::ToolResult;
 use crate::tool::ToolContext;
-use crate::tool::run::call_journal::CallJournal;
+use crate::tool::run::call_journal::{AdmittedCall, CallJournal};
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::running_call::{RunningCall, started_event};
-use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall};
+use crate::tool::run::turn_calls::{AnsweredCall, CallPermission, ReadyCall};
 
 /// The calls that wait for their journal, and then for a concurrency slot. The journal lets calls
 /// start once the run has announced all calls that it can, so an announced call does not occupy a
@@ -53,8 +53,8 @@ impl AnnouncedCalls {
         context: ToolContext,
         slot: Option<HeldSlot>,
     ) -> ToolEvent {
-        self.journal.announce(&ready_call.call, &ready_call.tool);
-        let started = started_event(&ready_call.call);
+        self.journal.announce(&admitted_call(&ready_call), &ready_call.tool);
+        let started = started_event(&ready_call);
         self.calls.push(AnnouncedCall { ready_call, limit, context, slot, may_start: false });
         started
     }
@@ -93,4 +93,16 @@ impl AnnouncedCalls {
         }
         Poll::Pending
     }
+}
+
+/// Returns the call as the journal stores it.
+fn admitted_call(ready_call: &ReadyCall) -> AdmittedCall {
+    let grant_id = ready_call.permission.grant_id().map(Into::into);
+    let new_grant = match &ready_call.permission {
+        CallPermission::NewGrant(grant) => Some(grant.clone()),
+        CallPermission::Unconditional
+        | CallPermission::Grant(_)
+        | CallPermission::Earlier { .. } => None,
+    };
+    AdmittedCall { call: ready_call.call.clone(), grant_id, new_grant }
 }

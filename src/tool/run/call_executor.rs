@@ -16,7 +16,7 @@ use crate::tool::run::call_journal::CallJournal;
 use crate::tool::run::concurrency_slots::ConcurrencySlots;
 use crate::tool::run::policy_handle::{HeldSlot, PolicyFuture};
 use crate::tool::run::running_call::{CallUpdate, RunningCall, started_event};
-use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, TurnCalls};
+use crate::tool::run::turn_calls::{AnsweredCall, CallPermission, ReadyCall, TurnCalls};
 
 /// Waits for a slot for each admitted call, and then runs the call until its result arrives.
 pub(super) struct CallExecutor {
@@ -68,6 +68,13 @@ impl CallExecutor {
     /// Returns the next call to start, if a slot is free for it.
     pub(super) fn peek_next(&self) -> Option<&ReadyCall> {
         self.ready_calls.front().filter(|first| self.slots.has_slot_for(Some(&first.tool)))
+    }
+
+    /// Changes why the next call may run.
+    pub(super) fn set_permission_of_next(&mut self, permission: CallPermission) {
+        if let Some(first) = self.ready_calls.front_mut() {
+            first.permission = permission;
+        }
     }
 
     /// Removes and returns the next call to start.
@@ -122,7 +129,7 @@ impl CallExecutor {
             let started = announced.announce(ready_call, limit, context, slot);
             return Ok(Some(CallUpdate::Event(started)));
         }
-        let (tool, started) = (ready_call.tool.clone(), started_event(&ready_call.call));
+        let (tool, started) = (ready_call.tool.clone(), started_event(&ready_call));
         Ok(Some(match RunningCall::start(ready_call, limit, context, slot) {
             Ok(running) => {
                 self.slots.acquire(&tool);

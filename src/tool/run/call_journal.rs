@@ -2,8 +2,10 @@
 
 use std::task::{Context, Poll};
 
+use serde::{Deserialize, Serialize};
+
 use crate::event::Event;
-use crate::item::{ToolCall, ToolResult};
+use crate::item::{Grant, ToolCall, ToolResult};
 use crate::tool::Tool;
 use crate::tool::run::saved_calls::SavedCalls;
 
@@ -29,7 +31,7 @@ pub trait CallJournal: Send + Sync {
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 
     /// Announces a call that may run, with the arguments that its tool receives.
-    fn announce(&self, call: &ToolCall, tool: &Tool) {
+    fn announce(&self, call: &AdmittedCall, tool: &Tool) {
         let _ = (call, tool);
     }
 
@@ -56,12 +58,33 @@ pub trait CallJournal: Send + Sync {
     fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
+/// A call that may run. A journal stores the call, and returns it if another attempt continues the
+/// run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AdmittedCall {
+    /// The call, with the arguments that its tool receives.
+    #[serde(flatten)]
+    pub call: ToolCall,
+    /// The id of the grant that let the call run without a request for an approval.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub grant_id: Option<Box<str>>,
+    /// The grant with which the call was approved.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub new_grant: Option<Box<Grant>>,
+}
+
+impl From<ToolCall> for AdmittedCall {
+    fn from(call: ToolCall) -> Self {
+        Self { call, grant_id: None, new_grant: None }
+    }
+}
+
 /// Specifies whether the calls in a turn run.
 #[derive(Debug)]
 pub enum CallsBegin {
     /// The calls run. An earlier attempt already announced the listed calls, with the arguments
     /// given in the list. Hooks are not invoked again for these calls.
-    Live(Vec<ToolCall>),
+    Live(Vec<AdmittedCall>),
     /// The calls ended in an earlier attempt, which saved their results.
     Saved(SavedCalls),
     /// The calls emitted these events before the loop ended early. They emit these events again and

@@ -9,11 +9,11 @@ use crate::event::ToolEvent;
 use crate::item::{ToolCall, ToolResult};
 use crate::tool::run::admission::{Admission, AdmissionStep};
 use crate::tool::run::call_executor::CallExecutor;
-use crate::tool::run::call_journal::CallJournal;
+use crate::tool::run::call_journal::{AdmittedCall, CallJournal};
 use crate::tool::run::result_collector::{CallsEnd, ResultCollector};
 use crate::tool::run::running_call::CallUpdate;
 use crate::tool::run::saved_calls::SaveCallback;
-use crate::tool::run::turn_calls::{AnsweredCall, Refusal, TurnCalls};
+use crate::tool::run::turn_calls::{AnsweredCall, CallPermission, Refusal, TurnCalls};
 
 /// Runs a turn's calls: admits each call, and then executes it.
 pub(super) struct LiveCalls {
@@ -71,7 +71,7 @@ impl LiveCalls {
     }
 
     /// Sets the calls that an earlier attempt has already admitted.
-    pub(super) fn set_admitted(&mut self, admitted: Vec<ToolCall>) {
+    pub(super) fn set_admitted(&mut self, admitted: Vec<AdmittedCall>) {
         self.admission.set_admitted(admitted);
     }
 
@@ -133,6 +133,9 @@ impl LiveCalls {
         results: &mut ResultCollector,
         cx: &mut Context<'_>,
     ) -> Result<Poll<Option<ToolEvent>>, Error> {
+        if let Some(grant_id) = calls.policy.call_policy(|policy| policy.take_revoked_grant())? {
+            return Ok(Poll::Ready(Some(ToolEvent::GrantRevoked { grant_id })));
+        }
         for step in self.admission.take_verdicts(calls)? {
             if let Some(event) = self.handle_admission(calls, results, step) {
                 return Ok(Poll::Ready(Some(event)));
@@ -178,12 +181,43 @@ impl LiveCalls {
     ) -> Option<ToolEvent> {
         match admitted {
             AdmissionStep::Allowed(ready_call) => {
+                let added = match &ready_call.permission {
+                    CallPermission::NewGrant(grant) => {
+                        let call_id = ready_call.call.call_id.clone();
+                        Some(ToolEvent::GrantAdded { call_id, grant: grant.clone() })
+                    }
+                    CallPermission::Unconditional
+                    | CallPermission::Grant(_)
+                    | CallPermission::Earlier { .. } => None,
+                };
                 self.executor.enqueue(ready_call);
-                None
+                if added.is_some() {
+                    self.admission.recheck_grants();
+                }
+                added
             }
             AdmissionStep::Answered(ended) => Some(results.emit_result(calls, ended)),
             AdmissionStep::VerdictRequested(event) => Some(event),
             AdmissionStep::Progressed | AdmissionStep::Idle => None,
+        }
+    }
+
+    /// Looks up the grant of the next call to start again, because it may have been revoked since
+    /// the call was admitted. Without a grant, the call needs an approval: returns the request.
+    fn recheck_next(&mut self, calls: &mut TurnCalls) -> Result<Option<ToolEvent>, Error> {
+        let Some(next) = self.executor.peek_next() else { return Ok(None) };
+        let CallPermission::Grant(known) = &next.permission else { return Ok(None) };
+        let request = next.to_request();
+        match calls.policy.call_policy(|policy| policy.find_grant(&request))? {
+            Some(found) if *found == **known => Ok(None),
+            Some(found) => {
+                self.executor.set_permission_of_next(CallPermission::Grant(found.into()));
+                Ok(None)
+            }
+            None => match self.executor.take_next() {
+                Some(next) => self.admission.request_verdict(calls, next).map(Some),
+                None => Ok(None),
+            },
         }
     }
 
@@ -203,6 +237,9 @@ impl LiveCalls {
             let Some(next) = self.executor.take_next() else { return Ok(None) };
             let ended = AnsweredCall::from_refusal(next.index, next.call, refusal);
             return Ok(Some(results.emit_result(calls, ended)));
+        }
+        if let Some(requested) = self.recheck_next(calls)? {
+            return Ok(Some(requested));
         }
         let update = self.executor.start_next(calls, cx)?;
         if let Some(CallUpdate::Event(_)) = update

@@ -25,7 +25,7 @@ mod saved_calls;
 
 mod call_journal;
 
-pub use call_journal::{CallJournal, CallsBegin};
+pub use call_journal::{AdmittedCall, CallJournal, CallsBegin};
 pub use result_collector::ToolRunOutcome;
 pub(crate) use result_collector::redact_each;
 pub use saved_calls::SavedCalls;

@@ -116,6 +116,8 @@ impl ResultCollector {
             }
             ToolEvent::ApprovalRequested(_)
             | ToolEvent::Started { .. }
+            | ToolEvent::GrantAdded { .. }
+            | ToolEvent::GrantRevoked { .. }
             | ToolEvent::Progress { .. }
             | ToolEvent::Nested { .. } => {}
         }

@@ -60,9 +60,10 @@ pub(super) enum CallUpdate {
 }
 
 /// Returns the event that reports the start of a call.
-pub(super) fn started_event(call: &ToolCall) -> ToolEvent {
-    let ToolCall { call_id, name, arguments } = call.clone();
-    ToolEvent::Started { call_id, name, arguments }
+pub(super) fn started_event(ready_call: &ReadyCall) -> ToolEvent {
+    let ToolCall { call_id, name, arguments } = ready_call.call.clone();
+    let grant_id = ready_call.permission.grant_id().map(Into::into);
+    ToolEvent::Started { call_id, name, arguments, grant_id }
 }
 
 impl RunningCall {

@@ -10,7 +10,8 @@ use crate::turn::TurnEvent;
 use crate::usage::Usage;
 
 /// The saved outcome of a turn's calls: their results, the calls that stay open, and the error that
-/// ended the run, if any. Progress is not saved. For sub-agents, only the token usage is saved.
+/// ended the run, if any. Progress is not saved. For sub-agents, only the token usage and the
+/// [grants](crate::item::Grant) are saved.
 ///
 /// [`ToolRun::on_complete`](crate::tool::ToolRun::on_complete) passes the saved outcome to a
 /// function, and [`ToolRun::with_saved_calls`](crate::tool::ToolRun::with_saved_calls) uses it to
@@ -67,6 +68,10 @@ impl SaveCallback {
     }
 
     fn observe_nested(&mut self, call_id: &str, name: &str, event: &Event) {
+        if event.grant_change().is_some() {
+            let (call_id, name) = (call_id.to_owned(), name.to_owned());
+            self.saved.events.push(Event::Nested { call_id, name, event: Box::new(event.clone()) });
+        }
         let at = self.nested_usage.iter().position(|nested| nested.call_id == call_id);
         let at = at.unwrap_or_else(|| {
             let (call_id, name) = (call_id.to_owned(), name.to_owned());

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use crate::error::catch_panic;
 use crate::item::{
-    History, ResultKind, ToolCall, ToolResult, has_too_many_values, too_many_values_message,
-    truncate_middle, validate_json,
+    Grant, History, PendingCall, ResultKind, ToolCall, ToolResult, has_too_many_values,
+    too_many_values_message, truncate_middle, validate_json,
 };
 use crate::tool::run::policy_handle::PolicyHandle;
 use crate::tool::{PreparedCall, RunData, Tool, Toolkit};
@@ -52,6 +52,19 @@ pub(super) struct ReadyCall {
     pub(super) prepared: PreparedCall,
     /// Whether the call resumes a suspended sub-agent.
     pub(super) is_resumed: bool,
+    pub(super) permission: CallPermission,
+}
+
+/// The reason why a call may run.
+pub(super) enum CallPermission {
+    /// The call needs no approval, or was approved itself.
+    Unconditional,
+    /// The call was approved with this grant.
+    NewGrant(Box<Grant>),
+    /// The grant with this id allows the call, unless it is revoked before the call starts.
+    Grant(Box<str>),
+    /// An earlier attempt has admitted the call, under the grant with this id if there was one.
+    Earlier { grant_id: Option<Box<str>> },
 }
 
 /// A call together with its result.
@@ -147,7 +160,23 @@ impl AnsweredCall {
     }
 }
 
+impl CallPermission {
+    /// Returns the id of the grant that lets the call run without a request for an approval.
+    pub(super) fn grant_id(&self) -> Option<&str> {
+        match self {
+            Self::Grant(id) => Some(id),
+            Self::Earlier { grant_id } => grant_id.as_deref(),
+            Self::Unconditional | Self::NewGrant(_) => None,
+        }
+    }
+}
+
 impl ReadyCall {
+    /// Returns the call as a request for a verdict that has no id yet.
+    pub(super) fn to_request(&self) -> PendingCall {
+        PendingCall { definition: self.tool.definition(), ..self.call.clone().into() }
+    }
+
     pub(super) fn into_refused(self, kind: ResultKind, why: impl Into<String>) -> AnsweredCall {
         AnsweredCall::from_refusal(self.index, self.call, (kind, why.into()))
     }

@@ -262,7 +262,9 @@ impl AgUiEncoder {
                 let path = lane.call_id(call_id);
                 self.suspend_nested(&path, approval_ids(pending), out);
             }
-            ToolEvent::Started { .. } => {}
+            ToolEvent::Started { .. }
+            | ToolEvent::GrantAdded { .. }
+            | ToolEvent::GrantRevoked { .. } => {}
         }
     }
 
@@ -561,7 +563,20 @@ pub(super) fn interrupts(
         let approval = || {
             json!({
                 "type": "object",
-                "properties": { "approved": { "type": "boolean" }, "reason": { "type": "string" } },
+                "properties": {
+                    "approved": { "type": "boolean" },
+                    "reason": { "type": "string" },
+                    "always": {
+                        "type": "object",
+                        "description": "Also approves further calls to this tool",
+                        "properties": {
+                            "scope": {},
+                            "duration": { "enum": ["run", "session", "until_revoked"] },
+                            "includes_sub_agents": { "type": "boolean" },
+                        },
+                        "required": ["scope", "duration"],
+                    },
+                },
                 "required": ["approved"],
             })
         };

@@ -363,7 +363,10 @@ impl Resume {
                 value => ToolOutput::ok(value.to_string()),
             })),
             (ResumeStatus::Resolved, false) => match self.payload["approved"].as_bool() {
-                Some(true) => Ok(Verdict::Approve),
+                Some(true) => match &self.payload["always"] {
+                    Value::Null => Ok(Verdict::Approve),
+                    terms => Ok(Verdict::ApproveAlways(read(terms, "payload")?)),
+                },
                 Some(false) => Ok(Verdict::deny(reason())),
                 None => {
                     let message = "the payload of an approval has no `approved`, true or false";

@@ -334,7 +334,9 @@ impl AiSdkEncoder {
             }
             // Approval of the sub-agent's pending calls was already requested, or the calls are
             // part of the outcome.
-            ToolEvent::Suspended { .. } => {}
+            ToolEvent::Suspended { .. }
+            | ToolEvent::GrantAdded { .. }
+            | ToolEvent::GrantRevoked { .. } => {}
         }
     }
 

@@ -29,7 +29,8 @@
 //! approval request. The app posts the answer in this form:
 //! `{"id": …, "messageId": …, "approvals": [{"id": …, "approved": true}]}`. [`ChatRequest`] accepts
 //! `approvals` from clients of any version. With `approvals`, an app can answer each of a
-//! sub-agent's calls separately.
+//! sub-agent's calls separately. An entry with the [terms](crate::item::GrantTerms) of a grant, as
+//! in `"always": {"scope": "any_arguments", "duration": "session"}`, also approves further calls.
 //!
 //! When a user reopens a page, load the session's messages with [`AiSdk::load_messages`]. If the
 //! client sends a `GET` request to resume a stream, respond with [`AiSdk::respond_to_resume`].

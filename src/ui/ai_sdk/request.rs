@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use super::approval_group::approval_group_id;
 use crate::agent::Agent;
-use crate::item::{Content, Part, PendingCall};
+use crate::item::{Content, GrantTerms, Part, PendingCall};
 use crate::session::{Session, SessionState};
 use crate::tool::{Tool, ToolOutput, Verdict};
 use crate::ui::message_name::entry_of_message;
@@ -117,6 +117,9 @@ struct Approval {
     approved: bool,
     #[serde(default)]
     reason: Option<String>,
+    /// The terms on which further calls are approved.
+    #[serde(default)]
+    always: Option<GrantTerms>,
 }
 
 #[derive(Deserialize)]
@@ -359,7 +362,10 @@ impl Answer {
 impl Approval {
     fn to_verdict(&self) -> Verdict {
         match (self.approved, &self.reason) {
-            (true, _) => Verdict::Approve,
+            (true, _) => match self.always.clone() {
+                Some(terms) => Verdict::ApproveAlways(terms),
+                None => Verdict::Approve,
+            },
             (false, Some(reason)) => Verdict::deny(reason.clone()),
             (false, None) => Verdict::deny("the user has denied it"),
         }

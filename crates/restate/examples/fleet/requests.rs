@@ -6,7 +6,7 @@ use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use turnstream::Item;
 use turnstream::hub::{Command, EventNumber};
-use turnstream::item::PendingCall;
+use turnstream::item::{GrantTerms, PendingCall};
 use turnstream::tool::Verdict;
 
 use crate::failure::Failure;
@@ -120,38 +120,44 @@ pub(crate) struct VerdictBody {
     /// The call as the page showed it.
     call: PendingCall,
     reason: Option<String>,
+    /// The terms on which an approval holds for further calls.
+    always: Option<GrantTerms>,
     /// The page's earlier verdicts on other calls: another process may have received them.
     #[serde(default)]
-    earlier: Vec<EarlierVerdict>,
+    earlier: Vec<PageVerdict>,
 }
 
 #[derive(Deserialize)]
-struct EarlierVerdict {
+struct PageVerdict {
     call: PendingCall,
     is_approved: bool,
     reason: Option<String>,
+    always: Option<GrantTerms>,
 }
 
 impl VerdictBody {
     /// All verdicts of an approval, with the new one last.
     pub(crate) fn into_approval(self) -> Vec<(PendingCall, Verdict)> {
-        self.into_verdicts(|_| Verdict::Approve)
+        self.into_verdicts(true)
     }
 
     /// All verdicts of a denial, with the new one last.
     pub(crate) fn into_denial(self) -> Vec<(PendingCall, Verdict)> {
-        self.into_verdicts(denial)
+        self.into_verdicts(false)
     }
 
-    fn into_verdicts(
-        self,
-        new: impl FnOnce(Option<String>) -> Verdict,
-    ) -> Vec<(PendingCall, Verdict)> {
-        let Self { call, reason, earlier } = self;
-        let earlier = earlier.into_iter().map(|EarlierVerdict { call, is_approved, reason }| {
-            (call, if is_approved { Verdict::Approve } else { denial(reason) })
-        });
-        earlier.chain([(call, new(reason))]).collect()
+    fn into_verdicts(self, is_approved: bool) -> Vec<(PendingCall, Verdict)> {
+        let Self { call, reason, always, earlier } = self;
+        let new = PageVerdict { call, is_approved, reason, always };
+        let to_verdict = |PageVerdict { call, is_approved, reason, always }| {
+            let verdict = match (is_approved, always) {
+                (true, Some(terms)) => Verdict::ApproveAlways(terms),
+                (true, None) => Verdict::Approve,
+                (false, _) => denial(reason),
+            };
+            (call, verdict)
+        };
+        earlier.into_iter().chain([new]).map(to_verdict).collect()
     }
 }
 

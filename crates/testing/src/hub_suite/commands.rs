@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::event::{AppendReason, EndReason};
+use turnstream::event::{AppendReason, EndReason, GrantChange};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning, RunSource};
-use turnstream::item::PendingCall;
+use turnstream::item::{GrantDuration, GrantScope, PendingCall};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
@@ -76,6 +76,31 @@ pub(super) async fn a_verdict_answers_the_call_and_a_second_one_is_refused<B: Ba
     hub.send(&run, verdict(call)).await.unwrap_err();
     let rest: Vec<_> = reader.into_events().map(Result::unwrap).collect().await;
     assert_eq!(rest.last().unwrap().outcome().unwrap().text, "Done.");
+}
+
+pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_grant<B: Backend>() {
+    let call = || Reply::new().call("delete", json!({}));
+    let slow = Reply::new().delay(Duration::from_millis(100)).call("delete", json!({}));
+    let (hub, run) = start::<B>(&agent([call(), call(), slow, Reply::text("Done.")])).await;
+    let mut events = hub.read_run(&run, None).unwrap().into_events();
+    let (mut questions, mut results, mut grant_id) = (0, 0, None);
+    while let Some(Ok(event)) = events.next().await {
+        if let Some(GrantChange::Added(grant)) = event.grant_change() {
+            grant_id = Some(grant.id);
+        }
+        if let Some(call) = event.approval_request() {
+            questions += 1;
+            let always = Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Run);
+            hub.send(&run, Command::Verdict { call, verdict: always }).await.unwrap();
+        }
+        results += usize::from(event.tool_output().is_some());
+        if results == 2
+            && let Some(grant_id) = grant_id.take()
+        {
+            hub.send(&run, Command::RevokeGrant { grant_id }).await.unwrap();
+        }
+    }
+    assert_eq!((questions, results), (2, 3));
 }
 
 pub(super) async fn input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not<

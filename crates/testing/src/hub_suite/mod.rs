@@ -139,6 +139,7 @@ macro_rules! hub_suite {
         hub_suite! { @$rule [
             input_is_appended_in_order_with_the_id_of_its_receipt
             a_verdict_answers_the_call_and_a_second_one_is_refused
+            a_verdict_allows_further_calls_until_a_command_revokes_the_grant
             input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not
             a_command_to_an_ended_or_unknown_run_is_an_error
             an_interrupt_ends_the_run

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use serde_json::json;
 use turnstream::event::{AppendReason, RewriteReason};
 use turnstream::item::{
-    EffectReport, History, Item, ItemFlag, MediaSource, Part, PendingCall, ProviderData, RawJson,
-    ResultKind, SideEffect, StopReason, ToolCall, ToolResult, TurnInfo,
+    EffectReport, Grant, GrantDuration, GrantScope, GrantTerms, History, Item, ItemFlag,
+    MediaSource, Part, PendingCall, ProviderData, RawJson, ResultKind, SideEffect, StopReason,
+    ToolCall, ToolResult, TurnInfo,
 };
 use turnstream::session::Entry;
 use turnstream::usage::Usage;
@@ -68,6 +69,15 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
         ],
     });
     entries.push(Entry::Resumed { idempotent: vec!["c".into()] });
+    let terms = GrantTerms::new(GrantScope::SameArguments, GrantDuration::Session);
+    let grant = Grant {
+        id: "a".into(),
+        agent_path: vec!["clean".into()],
+        definition: "{}".into(),
+        ..Grant::new(&sample_call("c").into(), "files", terms.with_sub_agents())
+    };
+    entries.push(Entry::GrantAdded { grant: Box::new(grant) });
+    entries.push(Entry::GrantRevoked { grant_id: "a".into() });
     entries
 }
 

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use crate::agent::run::control::grants::RunGrants;
 use crate::agent::run::control::inbox::Inbox;
 use crate::agent::run::control::mail::Mail;
 use crate::agent::run::control::signals::Signals;
@@ -26,6 +27,7 @@ use crate::tool::{RunData, Verdict};
 /// | `signals` | handles | the run, at each poll |
 /// | `inbox` | handles | the body, before a request and after the model stops |
 /// | `verdicts` | handles, and the parent's run | the tool run of the waiting calls |
+/// | `grants` | handles, the run and its sub-agents' runs | the tool runs of all of them |
 /// | `usage` | the body | the run and the body, before they spend more |
 /// | `work` | the body | the run, when its body is dropped |
 /// | `sub_agents` | the sub-agents' tools | handles |
@@ -39,6 +41,7 @@ pub(in crate::agent) struct Control {
     pub(in crate::agent) signals: Signals,
     pub(in crate::agent) inbox: Inbox,
     pub(in crate::agent) verdicts: Verdicts,
+    pub(in crate::agent) grants: RunGrants,
     pub(in crate::agent) usage: UsageAccount,
     pub(in crate::agent) work: WorkState,
     pub(in crate::agent) sub_agents: SubAgents,
@@ -129,6 +132,14 @@ impl Control {
         }
     }
 
+    /// Wakes the outermost run, which polls all of its sub-agents' runs.
+    pub(in crate::agent) fn wake_outermost(&self) {
+        match self.sub_agents.parent.get().and_then(Weak::upgrade) {
+            Some(parent) => parent.wake_outermost(),
+            None => self.signals.wake(),
+        }
+    }
+
     /// Wakes the run and its sub-agents' runs.
     fn wake_all(&self) {
         self.signals.wake();
@@ -164,6 +175,7 @@ impl Control {
     pub(in crate::agent) fn close(&self) -> Vec<UndeliveredInput> {
         self.signals.discard_waker();
         self.verdicts.stop_accepting();
+        self.grants.close();
         drop(self.tools.take_started_calls());
         self.tools.update_data(|_| RunData::new());
         let undelivered = self.inbox.close_and_drain();

@@ -2,6 +2,7 @@
 
 mod control;
 mod flag;
+mod grants;
 mod inbox;
 mod mail;
 mod signals;
@@ -11,6 +12,7 @@ mod verdicts;
 mod work_state;
 
 pub(in crate::agent) use control::{Control, SubAgentRun};
+pub(in crate::agent) use grants::{RevocationError, RunGrants};
 pub(in crate::agent) use inbox::DeliveryPoint;
 pub(crate) use inbox::{RefusedInput, queued_bytes};
 pub(in crate::agent) use usage_account::ChargedUsage;

@@ -64,7 +64,7 @@ impl Verdicts {
         let waiting = waiting
             .filter(|it| it.verdict.is_none() && verdict.answers(&it.request, call))
             .ok_or(VerdictRejection::NotAwaited)?;
-        if waiting.is_external && verdict == Verdict::Approve {
+        if waiting.is_external && verdict.is_approval() {
             return Err(VerdictRejection::ExternalTool);
         }
         waiting.verdict = Some(verdict);
@@ -78,6 +78,17 @@ impl Verdicts {
         let verdict = waiting.verdict.clone()?;
         awaited.remove(&request.call_id);
         Some(verdict)
+    }
+
+    /// Rejects all further verdicts that answer this request, because the call no longer waits for
+    /// one. Returns false if a verdict has already been accepted.
+    pub(in crate::agent) fn withdraw(&self, request: &PendingCall) -> bool {
+        let mut awaited = lock_ignoring_poison(&self.awaited);
+        match awaited.get(&request.call_id).filter(|it| it.request == *request) {
+            Some(AwaitedVerdict { verdict: Some(_), .. }) => false,
+            Some(_) => awaited.remove(&request.call_id).is_some(),
+            None => true,
+        }
     }
 
     /// Returns true if an accepted verdict has not been retrieved yet. Otherwise, rejects all

@@ -10,8 +10,8 @@ use super::*;
 use crate::event::EndReason;
 use crate::journal::Journal;
 use crate::request::ToolSpec;
-use crate::tool::CallsBegin;
 use crate::tool::run::journaled_calls::JournalStage;
+use crate::tool::{AdmittedCall, CallsBegin};
 use crate::tool::{PreparedCall, Tool, ToolHandler, ToolUpdate};
 use crate::turn::{StopReason, TurnBuilder, TurnEvent};
 
@@ -146,7 +146,7 @@ impl CallJournal for Shared {
         })
     }
 
-    fn announce(&self, _: &ToolCall, _: &Tool) {
+    fn announce(&self, _: &AdmittedCall, _: &Tool) {
         self.note("announces");
     }
 

@@ -185,10 +185,10 @@ class OpenSession {
   #showApprovals(pending) {
     // Each request contains the earlier verdicts, because any of several servers may receive it.
     const earlier = [];
-    const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason) => {
+    const cards = pending.map((call) => new ApprovalCard(call, async (isApproved, reason, always) => {
       const path = sessionPath(this.id, isApproved ? 'approve' : 'deny');
-      const verdict = { call, is_approved: isApproved, reason: reason || null };
-      const sent = post(path, { call, reason: verdict.reason, earlier: [...earlier] });
+      const verdict = { call, is_approved: isApproved, reason: reason || null, always };
+      const sent = post(path, { call, reason: verdict.reason, always, earlier: [...earlier] });
       earlier.push(verdict);
       return sent.catch((error) => {
         earlier.splice(earlier.indexOf(verdict), 1);

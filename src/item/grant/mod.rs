@@ -1,0 +1,10 @@
+//! Standing permissions for tool calls.
+
+mod exact_json;
+mod grant;
+mod stored_grant;
+mod terms;
+
+pub(crate) use exact_json::is_same_json;
+pub use grant::Grant;
+pub use terms::{GrantDuration, GrantScope, GrantTerms};
