@@ -38,7 +38,12 @@ impl Activity {
             | Event::Rewritten { .. }
             | Event::Continued { .. }
             | Event::Turn(_)
-            | Event::Tool(ToolEvent::Progress { .. } | ToolEvent::Nested { .. })
+            | Event::Tool(
+                ToolEvent::Progress { .. }
+                | ToolEvent::GrantAdded { .. }
+                | ToolEvent::GrantRevoked { .. }
+                | ToolEvent::Nested { .. },
+            )
             | Event::Nested { .. }
             | Event::Unknown => {}
         }

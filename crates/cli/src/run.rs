@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
-use turnstream::event::EndReason;
+use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
 use turnstream::tool::Verdict;
@@ -71,7 +71,7 @@ pub(crate) async fn drive_run(
     let mut silence = ResponseTimer::default();
     let mut interrupted = false;
     let mut typing = *types;
-    // The calls that the user approved and that have not finished.
+    // The calls that the user approved, alone or with a grant, and that have not finished.
     let mut allowed: Vec<ToolCall> = Vec::new();
     loop {
         let event = tokio::select! {
@@ -113,6 +113,12 @@ pub(crate) async fn drive_run(
         silence.observe(&event);
         if let Err(error) = screen.print_event(&event) {
             return Ok(stdout_error_exit(&error));
+        }
+        if let Event::Tool(ToolEvent::Started { call_id, name, arguments, grant_id: Some(_) }) =
+            &event
+        {
+            let (call_id, name) = (call_id.clone(), name.clone());
+            allowed.push(ToolCall { call_id, name, arguments: arguments.clone() });
         }
         if let Some(result) = event.tool_output() {
             allowed.retain(|call| call.call_id != result.call_id);
