@@ -232,7 +232,7 @@ async fn a_lost_attempt_of_a_durable_run_changes_no_decision() {
     assert_eq!(own_starts(&events), [false, true, false, false, false]);
 
     let mut losses = 0;
-    for operation in 0..60 {
+    for operation in 0..29 {
         for moment in [LossMoment::After(1), LossMoment::After(2), LossMoment::Kept] {
             let plan = LossPlan::with_losses([Loss { operation, moment }]);
             let (lossy, lossy_events, lossy_questions) = drive(&agent(), &plan).await;
