@@ -80,7 +80,7 @@ fn send(SendArgs { to, text }: &SendArgs, cx: &ToolContext) -> ToolOutput {
     let Some(own) = cx.policy_extension::<RunHandle>() else {
         return ToolOutput::error("Error: only an agent's run has other agents");
     };
-    match own.control.send_message(own.ids.next_id(), to, text) {
+    match own.control.send_message(&own.ids.next_id(), to, text) {
         Ok(name) => ToolOutput::ok(format!(
             "Queued for `{name}`, who reads it before its next step. If it ends before that, you \
              get the message back."

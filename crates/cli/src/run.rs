@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use turnstream::event::{EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
-use turnstream::tool::Verdict;
 use turnstream::{Error, Event, EventStreamExt, History, Outcome, TurnEvent};
 
 use crate::approval::ApprovalMode;

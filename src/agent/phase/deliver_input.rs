@@ -36,7 +36,7 @@ pub(in crate::agent) fn deliver_next_input(
     let notes = run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
     if notes.is_empty()
         && let Some(voided) =
-            next_owner_change(run, |grants| grants.take_revoked(), |queue| queue.next(&history))
+            next_owner_change(run, RunGrants::take_revoked, |queue| queue.next(&history))
     {
         let compaction = state.compaction.after_tombstone(&history);
         return (
@@ -102,11 +102,9 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
 /// the run is over. The journal has already observed the returned event.
 pub(in crate::agent) fn apply_final_owner_change(run: &RunShared) -> Option<Event> {
     let journal = &run.handle.journal;
-    let event = next_owner_change(
-        run,
-        |grants| grants.take_revoked_or_close(),
-        |queue| queue.next_or_close(&journal.history()),
-    )?;
+    let event = next_owner_change(run, RunGrants::take_revoked_or_close, |queue| {
+        queue.next_or_close(&journal.history())
+    })?;
     journal.observe(&event);
     if let Some(change) = event.grant_change() {
         run.control().grants.apply(change);

@@ -21,6 +21,8 @@ use crate::tool::RankedTools;
 const EXTENSION: &str = "md";
 /// The extension of a file that is being written.
 const TEMPORARY_EXTENSION: &str = "tmp";
+/// The number of the next write of this process, which is part of the name of its temporary file.
+static NEXT_WRITE: AtomicU64 = AtomicU64::new(0);
 /// The maximum number of notes that a search reads.
 const MAX_SEARCHED: usize = 1_000;
 /// The maximum number of bytes that are read from a file, which people may have edited.
@@ -120,7 +122,6 @@ impl Folder {
             };
         }
         // Each writer has a file of its own.
-        static NEXT_WRITE: AtomicU64 = AtomicU64::new(0);
         let (process, write) = (process::id(), NEXT_WRITE.fetch_add(1, Ordering::Relaxed));
         let new = self.0.join(format!("{}.{process}-{write}.{TEMPORARY_EXTENSION}", note.name));
         let store = || {

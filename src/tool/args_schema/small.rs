@@ -149,13 +149,11 @@ impl Validation<'_> {
     /// Applies a schema, and returns whether the value is known to match. `None` if a part of the
     /// schema was skipped, and the value matches the rest.
     fn matches(&self, schema: &Value, value: &Value, path: &str, depth: usize) -> Option<bool> {
-        let had_skipped = self.has_skipped.replace(false);
+        let before = self.has_skipped.replace(false);
         let is_match = self.check(schema, value, path, depth).is_ok();
-        let has_skipped = self.has_skipped.replace(had_skipped);
-        if has_skipped {
-            self.has_skipped.set(true);
-        }
-        if is_match && has_skipped { None } else { Some(is_match) }
+        let is_incomplete = self.has_skipped.get();
+        self.has_skipped.set(before || is_incomplete);
+        if is_match && is_incomplete { None } else { Some(is_match) }
     }
 
     fn check_combinations(
@@ -351,14 +349,15 @@ fn percent_decoded(text: &str) -> Option<String> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
     while let [byte, after @ ..] = rest {
-        (rest, _) = match (byte, after) {
+        rest = after;
+        decoded.push(match (byte, after) {
             (b'%', [high, low, after @ ..]) => {
                 let digit = |byte: u8| char::from(byte).to_digit(16);
-                let code = digit(*high)? * 16 + digit(*low)?;
-                (after, decoded.push(u8::try_from(code).ok()?))
+                rest = after;
+                u8::try_from(digit(*high)? * 16 + digit(*low)?).ok()?
             }
-            _ => (after, decoded.push(*byte)),
-        };
+            _ => *byte,
+        });
     }
     String::from_utf8(decoded).ok()
 }

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, Weak};
 use crate::agent::run::control::control::Control;
 use crate::agent::run::control::inbox::{DeliveryPoint, RefusedInput};
 use crate::event::UndeliveredInput;
-use crate::item::Item;
+use crate::item::{Content, Item};
 use crate::lock::lock_ignoring_poison;
 
 /// The name of an outermost agent without a label.
@@ -31,7 +31,7 @@ impl Control {
     /// has the name, or if the receiver's queue is full.
     pub(in crate::agent) fn send_message(
         self: &Arc<Self>,
-        id: String,
+        id: &str,
         to: &str,
         text: &str,
     ) -> Result<String, String> {
@@ -80,7 +80,7 @@ impl Control {
             let sender = senders.get(&input.id).and_then(Option::as_ref).and_then(Weak::upgrade);
             let Some(sender) = sender else { continue };
             let text: Vec<String> =
-                input.items.iter().filter_map(Item::as_user).map(|it| it.text()).collect();
+                input.items.iter().filter_map(Item::as_user).map(Content::text).collect();
             let note = Item::user(format!(
                 "Your message to the agent `{}` was not delivered, because the agent has ended \
                  or was suspended: {}",
