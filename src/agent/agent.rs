@@ -724,7 +724,7 @@ impl Agent {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
-    /// let spec = ToolSpec::new("pay", "Pays an amount", json!({ "type": "object" }));
+    /// let spec = ToolSpec::new("pay", "Pays an amount", json!({ "type": "object", "properties": {} }));
     /// let pay = Tool::raw(spec, |_args, _cx| async { "paid" })?.requires_approval();
     /// let model = Scripted::new([
     ///     Reply::new().call("pay", json!({ "amount": 5 })),

@@ -290,7 +290,7 @@ impl<K: Hash + Eq + Clone + Unpin> Stream for Supervisor<K> {
             }
             let polled = this.streams.poll_next_unpin(cx);
             if let Poll::Ready(Some((number, report))) = polled {
-                // The run may have been removed during the poll, even by itself.
+                // The run may have been removed during the poll.
                 this.perform_commands();
                 if let Some(key) = this.observe(number, &report) {
                     return Poll::Ready(Some((key, report)));

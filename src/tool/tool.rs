@@ -200,10 +200,8 @@ impl Tool {
     /// use serde_json::json;
     /// use turnstream::tool::{Tool, ToolSpec};
     ///
-    /// let schema = json!({
-    ///     "type": "object",
-    ///     "properties": { "date": { "type": "string", "pattern": "^[0-9-]+$", "maxLength": 10 } },
-    /// });
+    /// let mut schema = json!({ "type": "object", "properties": { "date": { "type": "string" } } });
+    /// schema["properties"]["date"]["pattern"] = json!("^[0-9-]+$");
     /// let book = Tool::raw(ToolSpec::new("book", "Books a table", schema), |_, _| async { "ok" })?;
     /// let expected: &[&str] = if cfg!(feature = "validate") { &[] } else { &["pattern"] };
     /// assert_eq!(book.unchecked_keywords(), expected);

@@ -370,7 +370,7 @@ impl RunHandle {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
-    /// let spec = ToolSpec::new("post", "Posts a message", json!({ "type": "object" }));
+    /// let spec = ToolSpec::new("post", "Posts a message", json!({ "type": "object", "properties": {} }));
     /// let post = Tool::raw(spec, |_args, _cx| async { "posted" })?.requires_approval();
     /// let model = Scripted::from_fn(|_request, n| match n {
     ///     0..3 => Reply::new().call("post", json!({})),

@@ -2,7 +2,6 @@
 
 mod exact_json;
 mod grant;
-mod stored_grant;
 mod terms;
 
 pub(crate) use exact_json::is_same_json;

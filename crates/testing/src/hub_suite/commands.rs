@@ -1,10 +1,12 @@
 //! Commands reach the run in order, or return an error.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::StreamExt;
 use serde_json::json;
-use turnstream::event::{AppendReason, EndReason, GrantChange};
+use tokio::sync::Semaphore;
+use turnstream::event::{AppendReason, EndReason, GrantChange, ToolEvent};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning, RunSource};
 use turnstream::item::{GrantDuration, GrantScope, PendingCall};
 use turnstream::provider::{Reply, Scripted};
@@ -79,11 +81,23 @@ pub(super) async fn a_verdict_answers_the_call_and_a_second_one_is_refused<B: Ba
 }
 
 pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_grant<B: Backend>() {
+    // The second call ends only after the grant was revoked.
+    let revoked = Arc::new(Semaphore::new(1));
+    let gate = Arc::clone(&revoked);
+    let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
+    let delete = Tool::raw(spec, move |_, _| {
+        let gate = Arc::clone(&gate);
+        async move {
+            gate.acquire().await.expect("the gate is open").forget();
+            "deleted"
+        }
+    });
     let call = || Reply::new().call("delete", json!({}));
-    let slow = Reply::new().delay(Duration::from_millis(100)).call("delete", json!({}));
-    let (hub, run) = start::<B>(&agent([call(), call(), slow, Reply::text("Done.")])).await;
+    let model = Scripted::new([call(), call(), call(), Reply::text("Done.")]);
+    let agent = Agent::new(model).with_tool(delete.unwrap().requires_approval()).interactive();
+    let (hub, run) = start::<B>(&agent).await;
     let mut events = hub.read_run(&run, None).unwrap().into_events();
-    let (mut questions, mut results, mut grant_id) = (0, 0, None);
+    let (mut questions, mut starts, mut grant_id) = (0, 0, None);
     while let Some(Ok(event)) = events.next().await {
         if let Some(GrantChange::Added(grant)) = event.grant_change() {
             grant_id = Some(grant.id);
@@ -93,14 +107,15 @@ pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_g
             let always = Verdict::approve_always(GrantScope::AnyArguments, GrantDuration::Run);
             hub.send(&run, Command::Verdict { call, verdict: always }).await.unwrap();
         }
-        results += usize::from(event.tool_output().is_some());
-        if results == 2
+        starts += usize::from(matches!(event, Event::Tool(ToolEvent::Started { .. })));
+        if starts == 2
             && let Some(grant_id) = grant_id.take()
         {
             hub.send(&run, Command::RevokeGrant { grant_id }).await.unwrap();
+            revoked.add_permits(2);
         }
     }
-    assert_eq!((questions, results), (2, 3));
+    assert_eq!((questions, starts), (2, 3));
 }
 
 pub(super) async fn input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not<
