@@ -4,6 +4,7 @@
 //! |---|---|
 //! | [`estimate_tokens`], [`estimate_request_tokens`] | estimate tokens from the last usage and the newer items |
 //! | [`Window`] | the size of a model's context window, and when it is nearly full |
+//! | [`ContextWindows`] | knows the size of the context window of each model |
 //! | [`Compactor`] | decides which items to replace: [`Truncator`] by rules, [`Summarizer`] with a model |
 //! | [`Ageing`] | shortens old reasoning and arguments as a conversation grows, even in a large window |
 //! | [`ContextInjector`] | adds selected context to one request, up to a cap, and records the reasons |
@@ -19,6 +20,7 @@ mod compaction_note;
 mod compaction_record;
 mod compactor;
 mod context_injector;
+mod context_windows;
 mod count_tokens;
 mod estimate;
 mod memory;
@@ -39,6 +41,7 @@ pub use context_injector::{
     ContextCandidate, ContextInjector, ContextSelection, InjectedContext, RejectedCandidate,
     SelectedCandidate,
 };
+pub use context_windows::ContextWindows;
 pub use count_tokens::{BytesDiv4, CountTokens};
 pub(crate) use estimate::count_request_tokens;
 pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};

@@ -283,7 +283,7 @@ async fn request_summary(provider: &dyn Provider, request: Request) -> Result<Su
     let turn = loop {
         match events.next().await {
             Some(Ok(TurnEvent::TurnComplete { turn })) => break turn,
-            Some(Ok(TurnEvent::Retracted { usage, .. })) => void += usage,
+            Some(Ok(TurnEvent::Retracted { usage, .. })) => void += *usage,
             Some(Ok(_)) => {}
             Some(Err(error)) => {
                 let open = error

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use crate::context::estimate::estimate_from_usage;
-use crate::context::{BytesDiv4, CountTokens, count_request_tokens, estimate_request_tokens};
+use crate::context::{
+    BytesDiv4, ContextWindows, CountTokens, count_request_tokens, estimate_request_tokens,
+};
 use crate::request::{Options, Request};
 
 /// The size of a model's context window, and the threshold at which the window counts as nearly
@@ -27,6 +29,8 @@ use crate::request::{Options, Request};
 #[derive(Clone)]
 pub struct Window {
     tokens: u64,
+    /// The sizes of the windows of models. For all other models, the size is `tokens`.
+    by_model: Option<Arc<dyn ContextWindows>>,
     threshold_percent: u32,
     counter: Arc<dyn CountTokens>,
 }
@@ -34,7 +38,32 @@ pub struct Window {
 impl Window {
     /// Creates a window of `tokens` tokens, shared by the request and the answer.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
+        Self { tokens, by_model: None, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
+    }
+
+    /// Creates a window whose size depends on the model. `otherwise` is the number of tokens for
+    /// models that `windows` does not know.
+    ///
+    /// An agent uses the size for the [model](crate::provider::Provider::model) of the provider that
+    /// it would send the next request to, which may be a fallback.
+    ///
+    /// ```
+    /// use turnstream::context::Window;
+    ///
+    /// let windows = |model: &str| (model == "large").then_some(1_000_000);
+    /// let window = Window::by_model(windows, 128_000);
+    /// assert_eq!(window.for_model("large").tokens(), 1_000_000);
+    /// assert_eq!(window.for_model("another").tokens(), 128_000);
+    /// ```
+    pub fn by_model(windows: impl ContextWindows + 'static, otherwise: u64) -> Self {
+        Self { by_model: Some(Arc::new(windows)), ..Self::new(otherwise) }
+    }
+
+    /// Returns the window for a model, with the same threshold and token counter. A window that
+    /// does not depend on the model is returned unchanged.
+    pub fn for_model(&self, model: &str) -> Self {
+        let known = self.by_model.as_ref().and_then(|windows| windows.context_window(model));
+        Self { tokens: known.unwrap_or(self.tokens), by_model: None, ..self.clone() }
     }
 
     /// Sets the percentage at which the window counts as nearly full; 80 by default, at most 100.
@@ -50,7 +79,9 @@ impl Window {
         self
     }
 
-    /// Returns the size of the window, in tokens.
+    /// Returns the size of the window, in tokens. If the size [depends on the
+    /// model](Self::by_model), this is the size for unknown models; see
+    /// [`for_model`](Self::for_model).
     pub fn tokens(&self) -> u64 {
         self.tokens
     }

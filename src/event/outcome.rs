@@ -9,7 +9,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, EndReason, InterruptedPhase, StopAction};
 use crate::item::{Evidence, History, Item, PendingCall, RawJson};
 use crate::turn::ParseError;
-use crate::usage::Usage;
+use crate::usage::{CostGap, Usage};
 
 /// The outcome of a run: how the run ended and what it produced.
 ///
@@ -46,10 +46,18 @@ pub struct Outcome {
     /// [`Pool`](crate::agent::Pool::with_cost_limit) has prices, or if the price of any model that
     /// used tokens is unknown: a partial sum is never reported.
     pub cost: Option<u64>,
+    /// The reasons why `cost` is unknown or not exact, each of them once. If the list is empty and
+    /// `cost` is known, it is exact as far as the prices are right. Otherwise, each
+    /// [kind](crate::usage::CostGapKind) states whether the cost is a lower bound. The list names
+    /// every model whose price is unknown. It is empty if the run has no prices.
+    pub cost_gaps: Vec<CostGap>,
     /// The cost of the requests of this run's sub-agents, which is not included in `cost`. `None`
     /// if no sub-agent used tokens, or if the cost of any sub-agent is unknown, for example because
     /// its run was dropped or because a durable run was restored after the sub-agent's call.
     pub nested_cost: Option<u64>,
+    /// The reasons why `nested_cost` is unknown or not exact, as far as the outcomes of the
+    /// sub-agents report them, each of them once.
+    pub nested_cost_gaps: Vec<CostGap>,
     /// The complete history, from which another run can start. The history is not serialized. In a
     /// deserialized outcome, this field contains only the run's new items, and the history's id is
     /// empty.
@@ -96,6 +104,7 @@ impl PartialEq for Outcome {
         let Self {
             proof, unproven, stop_action, unknown_stop_reason, nested_cost, history: _, ..
         } = self;
+        let Self { cost_gaps, nested_cost_gaps, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
             && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
@@ -104,6 +113,7 @@ impl PartialEq for Outcome {
             && (unproven, stop_action) == (&other.unproven, &other.stop_action)
             && (unknown_stop_reason, nested_cost)
                 == (&other.unknown_stop_reason, &other.nested_cost)
+            && (cost_gaps, nested_cost_gaps) == (&other.cost_gaps, &other.nested_cost_gaps)
     }
 }
 
@@ -312,8 +322,12 @@ struct OutcomeRepr {
     nested_usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    cost_gaps: Vec<CostGap>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nested_cost: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    nested_cost_gaps: Vec<CostGap>,
     #[serde(default)]
     new_items: Vec<Item>,
     #[serde(default)]
@@ -350,7 +364,9 @@ impl From<OutcomeRepr> for Outcome {
             usage: wire.usage,
             nested_usage: wire.nested_usage,
             cost: wire.cost,
+            cost_gaps: wire.cost_gaps,
             nested_cost: wire.nested_cost,
+            nested_cost_gaps: wire.nested_cost_gaps,
             history: History::from_items("", wire.new_items.iter().cloned()),
             new_items: wire.new_items,
             error: wire.error,
@@ -382,7 +398,9 @@ impl From<Outcome> for OutcomeRepr {
             usage: outcome.usage,
             nested_usage: outcome.nested_usage,
             cost: outcome.cost,
+            cost_gaps: outcome.cost_gaps,
             nested_cost: outcome.nested_cost,
+            nested_cost_gaps: outcome.nested_cost_gaps,
             new_items: outcome.new_items,
             error: outcome.error,
             pending: outcome.pending,

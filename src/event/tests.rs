@@ -61,7 +61,7 @@ fn the_events_of_a_turn_are_flat_objects() {
         &format!(r#"{{"type":"usage_update","usage":{NO_USAGE}}}"#),
     );
     round_trip(
-        &TurnEvent::Retracted { why: "w".into(), usage: Usage::default() }.into(),
+        &TurnEvent::Retracted { why: "w".into(), usage: Usage::default().into() }.into(),
         &format!(r#"{{"type":"retracted","why":"w","usage":{NO_USAGE}}}"#),
     );
     let error = Error::new(ErrorKind::RateLimited, "slow down").with_status(429);

@@ -12,7 +12,7 @@ use crate::journal::dropped_calls::DroppedCalls;
 use crate::journal::open_call::Interruption;
 use crate::journal::run_fold::{RunEnd, RunFold};
 use crate::lock::lock_ignoring_poison;
-use crate::usage::Usage;
+use crate::usage::{CostGap, Usage, add_gap};
 
 /// Tracks the history, usage and state that result from a run's events so far. Clones of a journal
 /// share the same state.
@@ -103,6 +103,11 @@ impl Journal {
     /// Returns whether a turn has started but is not complete yet.
     pub fn has_open_turn(&self) -> bool {
         self.with_state(|book| book.fold.has_open_turn())
+    }
+
+    /// Returns whether a turn was cut off, or would be if the run ended now.
+    pub(crate) fn has_cut_off_turn(&self) -> bool {
+        self.with_state(|book| book.fold.has_cut_off_turn())
     }
 
     /// Returns the journal of the sub-agent that was started by the call `call_id`, or `None` if
@@ -299,6 +304,18 @@ impl JournalState {
         costs.reduce(|sum, cost| Some(sum?.saturating_add(cost?))).unwrap_or(Some(0))
     }
 
+    /// Adds to `gaps` what the costs of all sub-agents, at all levels of nesting, do not include.
+    fn add_nested_cost_gaps(&self, gaps: &mut Vec<CostGap>) {
+        for nested in self.nested_journals.values() {
+            nested.journal.with_state(|book| {
+                for gap in book.fold.cost_gaps() {
+                    add_gap(gaps, gap.clone());
+                }
+                book.add_nested_cost_gaps(gaps);
+            });
+        }
+    }
+
     fn history(&self) -> History {
         self.fold.history(|call_id| self.nested_journal(call_id).map(Journal::history))
     }
@@ -310,7 +327,9 @@ impl JournalState {
         budget: Option<BudgetExceeded>,
         undelivered: Vec<UndeliveredInput>,
     ) -> Outcome {
-        let nested = (self.nested_usage(), self.nested_cost());
+        let mut gaps = Vec::new();
+        self.add_nested_cost_gaps(&mut gaps);
+        let nested = (self.nested_usage(), self.nested_cost(), gaps);
         self.fold.outcome(self.history(), nested, reason, error, budget, undelivered)
     }
 }

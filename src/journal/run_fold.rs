@@ -13,7 +13,7 @@ use crate::item::{
 };
 use crate::journal::open_call::{Interruption, OpenCall};
 use crate::turn::{PartialTurn, TurnEvent};
-use crate::usage::Usage;
+use crate::usage::{CostGap, Usage, add_gap};
 
 /// Tracks the history, usage and state that result from the events applied so far.
 #[derive(Debug)]
@@ -38,6 +38,8 @@ pub(super) struct RunFold {
     /// The tokens used by completed turns, retracted attempts and compactions.
     usage: Usage,
     ended_runs: EndedRuns,
+    /// Whether a turn was cut off, and its output became part of the history.
+    has_cut_off_turn: bool,
     request_count: u32,
     /// The number of completed turns, including a turn that an interrupt with a reason cut off.
     ended_turns: u32,
@@ -58,6 +60,8 @@ struct EndedRuns {
     usage: Usage,
     /// `None` if the cost of any of the runs is unknown.
     cost: Option<u64>,
+    /// What the cost does not include.
+    gaps: Vec<CostGap>,
 }
 
 impl EndedRuns {
@@ -73,6 +77,9 @@ impl EndedRuns {
             _ => None,
         };
         self.usage = usage;
+        for gap in &outcome.cost_gaps {
+            add_gap(&mut self.gaps, gap.clone());
+        }
     }
 }
 
@@ -115,7 +122,8 @@ impl RunFold {
             open_calls: calls,
             evidence: Vec::new(),
             usage: Usage::default(),
-            ended_runs: EndedRuns { usage: Usage::default(), cost: Some(0) },
+            ended_runs: EndedRuns { usage: Usage::default(), cost: Some(0), gaps: Vec::new() },
+            has_cut_off_turn: false,
             request_count: 0,
             ended_turns: 0,
             last_text: String::new(),
@@ -221,7 +229,7 @@ impl RunFold {
                 self.open_calls.extend(turn.tool_calls().cloned().map(OpenCall::from));
             }
             TurnEvent::Retracted { usage, .. } => {
-                self.usage += *usage;
+                self.usage += **usage;
                 self.partial_turn = PartialTurn::default();
             }
             event => self.partial_turn.absorb(event),
@@ -256,6 +264,7 @@ impl RunFold {
         self.flush_results();
         if !self.partial_turn.is_empty() {
             let open = std::mem::take(&mut self.partial_turn);
+            self.has_cut_off_turn = true;
             self.usage += open.usage();
             self.last_text = format!("{}{}", self.continued_text, open.text());
             self.history.extend(open.items());
@@ -334,6 +343,16 @@ impl RunFold {
         self.ended_runs.cost.filter(|_| self.ended_runs.usage == self.usage())
     }
 
+    /// Returns what the cost of the runs that have ended does not include.
+    pub(super) fn cost_gaps(&self) -> &[CostGap] {
+        &self.ended_runs.gaps
+    }
+
+    /// Returns whether a turn was cut off, or would be if the run ended now.
+    pub(super) fn has_cut_off_turn(&self) -> bool {
+        self.has_cut_off_turn || self.has_open_turn()
+    }
+
     pub(super) fn new_items(&self) -> Vec<Item> {
         let history = self.history(|_| None);
         let since = history.entries_after(self.new_items_start).map(|(_, item)| item);
@@ -384,7 +403,7 @@ impl RunFold {
     pub(super) fn outcome(
         &self,
         history: History,
-        (nested_usage, nested_cost): (Usage, Option<u64>),
+        (nested_usage, nested_cost, nested_cost_gaps): (Usage, Option<u64>, Vec<CostGap>),
         reason: EndReason,
         error: Option<Error>,
         budget: Option<BudgetExceeded>,
@@ -413,6 +432,8 @@ impl RunFold {
             usage: self.usage(),
             nested_usage,
             cost: None,
+            cost_gaps: Vec::new(),
+            nested_cost_gaps,
             nested_cost: nested_cost.filter(|_| nested_usage != Usage::default()),
             history,
             new_items: self.new_items(),

@@ -90,7 +90,10 @@ impl World for RunRecorder {
         // Events contain the values of all other effects.
         if matches!(
             key.kind,
-            EffectKind::Facts | EffectKind::HookMessages | EffectKind::RefusedInput
+            EffectKind::Facts
+                | EffectKind::HookMessages
+                | EffectKind::RefusedInput
+                | EffectKind::RequestTime
         ) {
             let nth = self.log.count_effect(key);
             self.log.write_value_if_set(key, nth, &drawn);

@@ -5,7 +5,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::trace::step_time::to_ms;
-use crate::usage::{Prices, Usage};
+use crate::usage::Usage;
 
 /// Describes how much of each budget remains after a step. A field is `None` if the budget is
 /// unlimited.
@@ -67,10 +67,8 @@ pub(super) struct UsedBudget {
 
 impl UsedBudget {
     /// Adds the amounts that one attempt at a turn has used.
-    pub(super) fn add(&mut self, usage: Usage, model: &str, prices: &Prices) {
+    pub(super) fn add(&mut self, usage: Usage, cost_micros: u64) {
         self.usage += usage;
-        if let Some(price) = prices.get(model) {
-            self.cost_micros = self.cost_micros.saturating_add(price.cost(&usage));
-        }
+        self.cost_micros = self.cost_micros.saturating_add(cost_micros);
     }
 }

@@ -1,5 +1,7 @@
 //! Folds events into steps without using shared state.
 
+use std::time::SystemTime;
+
 use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
 use crate::item::{
     History, Item, OpenCalls, RawJson, SideEffect, ToolCall, ToolResult, nesting_depth,
@@ -10,7 +12,7 @@ use crate::trace::step_time::Moment;
 use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
 use crate::trace::{TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
-use crate::usage::{Prices, Usage};
+use crate::usage::{PricedRequest, Prices, Usage};
 
 /// The maximum nesting depth of a value that is stored as JSON. More deeply nested values are
 /// stored as strings. JSON parsers reject values nested more than about 128 levels deep, and a step
@@ -118,10 +120,10 @@ impl TraceFold {
                 self.observe_turn(turn, now);
             }
             Event::Turn(TurnEvent::Retracted { usage, .. }) => {
-                self.run.used_budget.add(*usage, &self.run.model, &self.prices);
+                self.add_usage(**usage, now);
             }
             Event::Rewritten { why, usage, .. } => {
-                self.run.used_budget.add(*usage, &self.run.model, &self.prices);
+                self.add_usage(*usage, now);
                 if *usage != Usage::default() {
                     let action = TraceAction::Helper { purpose: *why, usage: *usage };
                     let (turn, result) = (self.run.turn_number, TraceResult::default());
@@ -183,6 +185,13 @@ impl TraceFold {
         }
     }
 
+    /// Adds the usage of an attempt that did not become a turn, or of a compaction.
+    fn add_usage(&mut self, usage: Usage, now: Moment) {
+        let request = PricedRequest::new(&self.run.model, usage, sent_at(now));
+        let cost = self.prices.cost(&request);
+        self.run.used_budget.add(usage, cost.map_or(0, |cost| cost.micros));
+    }
+
     /// Resets the state at the start of a run and drops the state of an unfinished previous run.
     /// Only the open calls, the inputs and the suspended histories are kept.
     fn reset_run(&mut self) {
@@ -205,8 +214,8 @@ impl TraceFold {
             run.model.clear();
         }
         let model = turn.model().unwrap_or(&run.model).to_owned();
-        let priced = if self.prices.get(&model).is_some() { &model } else { &run.model };
-        run.used_budget.add(turn.usage(), priced, &self.prices);
+        let priced = if self.prices.find(&model).is_some() { &model } else { &run.model };
+        run.used_budget.add(turn.usage(), price_request(&self.prices, turn, priced, now));
         if turn.tool_calls().next().is_none() {
             run.final_text = Some(FinalText {
                 text: to_single_line(&turn.text()),
@@ -397,6 +406,22 @@ impl TraceFold {
             budgets: self.initial_budget.after_use(&self.run.used_budget, ended.elapsed),
         }
     }
+}
+
+/// Returns the cost of a turn, in millionths of the currency unit, or 0 if the model has no price.
+fn price_request(prices: &Prices, turn: &Turn, model: &str, now: Moment) -> u64 {
+    let request = PricedRequest::new(model, turn.usage(), sent_at(now));
+    let request = match turn.billing() {
+        Some(billing) => request.with_billing(billing),
+        None => request,
+    };
+    prices.cost(&request).map_or(0, |cost| cost.micros)
+}
+
+/// Returns the time of a request. A trace without a clock uses the current time: the remaining cost
+/// is an estimate until the end of the run, whose outcome contains the exact cost.
+fn sent_at(now: Moment) -> SystemTime {
+    now.date.unwrap_or_else(SystemTime::now)
 }
 
 /// Splits arguments into the rationale and the remaining arguments, in the form that the trace

@@ -84,7 +84,7 @@ pub enum TurnEvent {
         /// A human-readable reason for the retraction.
         why: String,
         /// The token usage of the voided attempt. These tokens still count towards the run's usage.
-        usage: Usage,
+        usage: Box<Usage>,
     },
     /// The turn is complete, and no more events follow.
     TurnComplete {

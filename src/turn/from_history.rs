@@ -44,6 +44,7 @@ impl Turn {
             usage: info.usage,
             model: info.model.clone(),
             response_id: info.response_id.clone(),
+            billing: None,
             built: true,
         })
     }

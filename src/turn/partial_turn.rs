@@ -8,7 +8,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemFlag, ItemKind, ProviderData, ToolCall};
 use crate::small_map::SmallMap;
 use crate::turn::TurnEvent;
-use crate::usage::Usage;
+use crate::usage::{Billing, Usage};
 
 /// A turn that did not complete. It contains all of the parts that arrived.
 ///
@@ -27,6 +27,7 @@ pub struct PartialTurn {
     pub(super) usage: Usage,
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
+    pub(super) billing: Option<Box<Billing>>,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Item, ItemKind, ToolCall};
 use crate::item::{StopReason, TurnInfo};
-use crate::usage::Usage;
+use crate::usage::{Billing, Usage};
 
 /// A complete turn, that is, a turn that ended with a terminal marker from the provider.
 ///
@@ -23,6 +23,8 @@ pub struct Turn {
     pub(super) model: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) response_id: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) billing: Option<Box<Billing>>,
     /// Whether a builder created the turn. This field is never deserialized, so a file cannot forge
     /// its value.
     #[serde(skip)]
@@ -59,6 +61,12 @@ impl Turn {
     /// Returns the provider's id for the response.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
+    }
+
+    /// Returns what the provider reported about the turn's price beside the token usage: the service
+    /// tier, if it was not the standard tier, and the calls of tools on the provider's servers.
+    pub fn billing(&self) -> Option<&Billing> {
+        self.billing.as_deref()
     }
 
     /// Returns the model's text, which is the concatenation of all text items in the turn.
@@ -114,6 +122,7 @@ impl PartialEq for Turn {
             && self.usage == other.usage
             && self.model == other.model
             && self.response_id == other.response_id
+            && self.billing == other.billing
     }
 }
 

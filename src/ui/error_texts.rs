@@ -91,7 +91,7 @@ impl ErrorTexts {
             }
             Event::Turn(TurnEvent::Retracted { why, usage }) => {
                 let why = self.replacement("retracted", why);
-                Some(Event::Turn(TurnEvent::Retracted { why, usage: *usage }))
+                Some(Event::Turn(TurnEvent::Retracted { why, usage: usage.clone() }))
             }
             Event::Tool(ToolEvent::Output(result)) => {
                 let shown = hide_result(result)?;

@@ -1,16 +1,35 @@
 //! Token counts: input, output, cache and reasoning tokens, their sums, and their cost.
 //!
-//! A [`Usage`] counts the tokens of a turn or a run. A [`Price`] computes their cost. The crate
-//! contains no prices, because vendors change them; see the [guide](crate::guide::budgets).
+//! | | |
+//! |---|---|
+//! | [`Usage`] | the tokens of a turn or a run |
+//! | [`Billing`] | whatever else a provider reports about a turn that affects its price |
+//! | [`Prices`] | the prices of models: your own [`Price`]s, and a [`PriceSource`] for all others |
+//! | [`Cost`] | the cost of one request, with a [`CostGap`] for everything that it does not include |
+//!
+//! The crate contains no prices, because vendors change them. The crate `turnstream-prices` contains
+//! a price source; see the [guide](crate::guide::budgets).
 
+mod billing;
+mod cost;
+mod dated_name;
 mod price;
+mod price_source;
+mod prices;
 
 use std::iter::Sum;
 use std::ops::{Add, AddAssign};
 
 use serde::{Deserialize, Serialize};
 
-pub use price::{Price, Prices};
+pub use billing::Billing;
+pub(crate) use billing::is_standard_tier;
+pub(crate) use cost::add_gap;
+pub use cost::{Cost, CostGap, CostGapKind};
+pub use price::Price;
+pub use price_source::{NameMatch, PriceSource, PricedRequest};
+pub use prices::Prices;
+pub(crate) use prices::{KnownPrice, units_to_micros};
 
 /// The tokens used by a single turn, or by several turns combined.
 ///
@@ -37,6 +56,16 @@ pub struct Usage {
     pub cache_write_input_tokens: u64,
     /// The number of output tokens that were spent on reasoning.
     pub reasoning_tokens: u64,
+    /// The part of `cache_write_input_tokens` that was written to a cache for an hour rather than
+    /// for the provider's usual time, which is five minutes at Anthropic. Providers charge more for
+    /// these writes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cache_write_1h_input_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Usage {
@@ -58,6 +87,9 @@ impl Usage {
                 .cache_write_input_tokens
                 .saturating_sub(earlier.cache_write_input_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+            cache_write_1h_input_tokens: self
+                .cache_write_1h_input_tokens
+                .saturating_sub(earlier.cache_write_1h_input_tokens),
         }
     }
 }
@@ -77,6 +109,9 @@ impl Add for Usage {
                 .cache_write_input_tokens
                 .saturating_add(other.cache_write_input_tokens),
             reasoning_tokens: self.reasoning_tokens.saturating_add(other.reasoning_tokens),
+            cache_write_1h_input_tokens: self
+                .cache_write_1h_input_tokens
+                .saturating_add(other.cache_write_1h_input_tokens),
         }
     }
 }

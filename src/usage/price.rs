@@ -1,7 +1,4 @@
-//! Calculates the cost of tokens, using a price table supplied by the user.
-
-use std::collections::BTreeMap;
-use std::sync::Arc;
+//! One price for each kind of token, supplied by the user.
 
 use crate::usage::Usage;
 
@@ -31,7 +28,7 @@ pub struct Price {
     pub output: f64,
     /// The price of tokens that were read from a cache.
     pub cache_read: f64,
-    /// The price of tokens that were written to a cache.
+    /// The price of tokens that were written to a cache, for whatever time.
     pub cache_write: f64,
 }
 
@@ -73,56 +70,8 @@ fn token_cost(tokens: u64, price: f64) -> f64 {
     clippy::cast_sign_loss,
     reason = "the cast saturates and returns 0 for NaN"
 )]
-fn round_to_u64(number: f64) -> u64 {
+pub(super) fn round_to_u64(number: f64) -> u64 {
     number.round() as u64
-}
-
-/// A price table that maps model names to prices. The table is cheap to clone.
-///
-/// ```
-/// use turnstream::usage::{Price, Prices};
-///
-/// let small = Price { input: 1.0, output: 5.0, cache_read: 0.1, cache_write: 1.25 };
-/// let large = Price { input: 3.0, output: 15.0, cache_read: 0.3, cache_write: 3.75 };
-/// let prices = Prices::new().with_price("small", small).with_price("small-plus", large);
-/// assert_eq!(prices.get("small"), Some(&small));
-/// assert_eq!(prices.get("small-2026-01-31"), Some(&small));
-/// assert_eq!(prices.get("small-plus:free"), Some(&large));
-/// assert_eq!(prices.get("smaller"), None);
-/// ```
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct Prices(Arc<BTreeMap<String, Price>>);
-
-impl Prices {
-    /// Creates an empty price table.
-    pub fn new() -> Self {
-        Self::default()
-    }
-
-    /// Adds the price for a model. The price also applies to models whose names start with `model`,
-    /// followed by a `-`, `@`, `:` or `.`. If a name is added twice, the later price is used.
-    pub fn with_price(mut self, model: impl Into<String>, price: Price) -> Self {
-        Arc::make_mut(&mut self.0).insert(model.into(), price);
-        self
-    }
-
-    /// Returns the price for a model, if any. An entry matches if its name is the model name, or a
-    /// prefix of the model name that is followed by a `-`, `@`, `:` or `.`. If several entries
-    /// match, the entry with the longest name is used.
-    ///
-    /// Note that an entry for `gpt-4` also matches the name `gpt-4.1`, so add both models if their
-    /// prices differ.
-    pub fn get(&self, model: &str) -> Option<&Price> {
-        let ends = model.char_indices().rev().filter(|(_, c)| matches!(c, '-' | '@' | ':' | '.'));
-        let starts = ends.filter(|(at, _)| *at > 0).map(|(at, _)| &model[..at]);
-        std::iter::once(model).chain(starts).find_map(|name| self.0.get(name))
-    }
-
-    /// Converts an amount in currency units to millionths of the unit. Returns 0 if the amount is
-    /// negative or NaN.
-    pub(crate) fn to_micros(sum: f64) -> u64 {
-        round_to_u64(sum * 1_000_000.0)
-    }
 }
 
 #[cfg(test)]
@@ -140,6 +89,7 @@ mod tests {
             cache_write_input_tokens: write,
             // The reasoning tokens are part of the output tokens.
             reasoning_tokens: output,
+            ..Usage::default()
         };
         assert_eq!(price.cost(&usage), expected);
     }
@@ -174,43 +124,5 @@ mod tests {
         costs([0, 1, 0, 0], endless, 10);
         costs([u64::MAX, u64::MAX, 0, 0], PRICE, u64::MAX);
         assert!(PRICE.is_valid());
-    }
-
-    #[track_caller]
-    fn finds(model: &str, expected: Option<f64>) {
-        let price = |input| Price { input, ..PRICE };
-        let prices = Prices::new()
-            .with_price("gpt-4", price(9.0))
-            .with_price("gpt-4", price(4.0))
-            .with_price("gpt-4.1", price(4.1))
-            .with_price("ü", price(1.0))
-            .with_price("", price(0.5));
-        assert_eq!(prices.get(model).map(|price| price.input), expected, "{model}");
-    }
-
-    #[test]
-    fn the_longest_matching_name_prefix_determines_the_price() {
-        finds("gpt-4", Some(4.0));
-        finds("gpt-4-0613", Some(4.0));
-        finds("gpt-4@eu", Some(4.0));
-        finds("gpt-4:free", Some(4.0));
-        finds("gpt-4.5-preview", Some(4.0));
-        finds("gpt-4.1", Some(4.1));
-        finds("gpt-4.1-mini", Some(4.1));
-        finds("gpt-4o", None);
-        finds("gpt", None);
-        finds("openai/gpt-4", None);
-        finds("ü-1", Some(1.0));
-        finds("-", None);
-        finds("", Some(0.5));
-    }
-
-    #[test]
-    fn amounts_are_converted_to_micros() {
-        assert_eq!(Prices::to_micros(0.25), 250_000);
-        assert_eq!(Prices::to_micros(0.1), 100_000);
-        assert_eq!(Prices::to_micros(-1.0), 0);
-        assert_eq!(Prices::to_micros(f64::NAN), 0);
-        assert_eq!(Prices::to_micros(f64::INFINITY), u64::MAX);
     }
 }

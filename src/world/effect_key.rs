@@ -63,6 +63,9 @@ pub enum EffectKind {
     RefusedInput,
     /// A recorded value: a generated id.
     Id,
+    /// A recorded value: the time of a request, in milliseconds since 1970. Drawn only if
+    /// [prices](crate::usage::Prices::with_source) may depend on the time.
+    RequestTime,
     /// A recorded value: requests from the run's owner, such as an interrupt, and limits that the
     /// run has reached.
     Facts,
@@ -95,6 +98,7 @@ impl EffectKind {
             Self::Suspension => "suspension",
             Self::RefusedInput => "refused_input",
             Self::Id => "id",
+            Self::RequestTime => "request_time",
             Self::Facts => "facts",
             Self::HookMessages => "hook_messages",
             Self::DeliveredInput => "delivered_input",

@@ -525,7 +525,7 @@ async fn an_overlong_line_is_reported_once_and_not_buffered() {
 async fn a_retracted_turn_invalidates_its_lines_and_restarts_line_numbers() {
     let mut parts = text_events(&["{\"n\":1}\n{\"n\":2}\n{\"n\":"]);
     let (why, usage) = ("again".into(), turnstream::Usage::default());
-    parts.push(Ok(TurnEvent::Retracted { why, usage }));
+    parts.push(Ok(TurnEvent::Retracted { why, usage: usage.into() }));
     parts.extend(text_events(&["3\n{\"n\":4}\n"]));
     parts.push(turn_complete_event(StopReason::Stop).await);
     let found: ParsedRows = stream::iter(parts).json_lines().collect().await;

@@ -292,6 +292,7 @@ mod budgets {
             cache_read_input_tokens: 390,
             cache_write_input_tokens: 5,
             reasoning_tokens: 95,
+            ..Usage::default()
         };
         for limits in [Budget::new().with_total_tokens(500), Budget::new().with_output_tokens(100)]
         {

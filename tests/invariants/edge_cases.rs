@@ -366,7 +366,7 @@ fn nothing_follows_a_complete_turn_and_its_source_is_dropped_before_it_is_yielde
         Ok(TurnEvent::ToolCallStart { call_id: "b".into(), name: "t".into() }),
         Ok(TurnEvent::ToolCallEnd { call_id: "a".into() }),
         Ok(TurnEvent::Retrying { attempt: 1, delay_ms: 1, error: busy }),
-        Ok(TurnEvent::Retracted { why: "late".into(), usage }),
+        Ok(TurnEvent::Retracted { why: "late".into(), usage: usage.into() }),
         events.last().unwrap().clone(),
         Err(Error::new(ErrorKind::Server, "late")),
     ];

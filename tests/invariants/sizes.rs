@@ -28,10 +28,10 @@ fn check_size<T>(at_most: usize) {
 
 #[test]
 fn events_are_small() {
-    // A string, an index and a tag; `Retracted` with its usage determines the number.
+    // The usage and a tag; a tool call with its id and its name determines the number.
     check_size::<TurnEvent>(64);
     check_size::<Text>(24);
-    check_size::<Usage>(40);
+    check_size::<Usage>(48);
     // A tool's result determines it.
     check_size::<ToolEvent>(96);
     check_size::<ToolResult>(96);

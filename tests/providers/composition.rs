@@ -128,7 +128,7 @@ async fn collect_checked_events(mut run: Run, name: &str) -> Vec<Event> {
         assert_eq!(folded.history(), run.history(), "{name}");
         assert_eq!(folded.usage(), run.usage(), "{name}");
         match &event {
-            Event::Turn(TurnEvent::Retracted { usage, .. }) => counted += *usage,
+            Event::Turn(TurnEvent::Retracted { usage, .. }) => counted += **usage,
             Event::Turn(TurnEvent::TurnComplete { turn }) => counted += turn.usage(),
             _ => {}
         }

@@ -88,7 +88,7 @@ async fn output_of_the_first_provider_is_retracted_and_counted() {
     let mut void = Vec::new();
     while let Some(event) = run.next().await {
         if let Event::Turn(TurnEvent::Retracted { usage, .. }) = event.unwrap() {
-            void.push(usage);
+            void.push(*usage);
         }
     }
     assert_eq!(void, [usage_with_output(3)]);

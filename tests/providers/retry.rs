@@ -41,7 +41,7 @@ fn remaining_text(events: &[TurnEvent]) -> String {
 
 fn retracted_usages(events: &[TurnEvent]) -> Vec<Usage> {
     let usage = |event: &TurnEvent| match event {
-        TurnEvent::Retracted { usage, .. } => Some(*usage),
+        TurnEvent::Retracted { usage, .. } => Some(**usage),
         _ => None,
     };
     events.iter().filter_map(usage).collect()

@@ -12,6 +12,7 @@ turnstream-macros crates/macros crates/macros/api.txt 3
 turnstream-mcp crates/mcp crates/mcp/api.txt 53
 turnstream-otel crates/otel crates/otel/api.txt 29
 turnstream-postgres crates/postgres crates/postgres/api.txt 18
+turnstream-prices crates/prices crates/prices/api.txt 5
 turnstream-redis crates/redis crates/redis/api.txt 10
 turnstream-restate crates/restate crates/restate/api.txt 28
 turnstream-sqlite crates/sqlite crates/sqlite/api.txt 5

@@ -234,7 +234,7 @@ fn new_items_are_unaffected_by_later_replacements_and_marks() {
     assert_eq!(journal.new_items(), first, "nor is a mark");
     journal.observe(&TurnEvent::TextDelta { index: 0, text: "ha".into() }.into());
     let why = "it broke off".to_owned();
-    journal.observe(&TurnEvent::Retracted { why, usage: Usage::default() }.into());
+    journal.observe(&TurnEvent::Retracted { why, usage: Usage::default().into() }.into());
     journal.observe(&input_event("and then?"));
     assert_eq!(journal.new_items(), [first, vec![Item::user("and then?")]].concat());
     rewritten(RewriteReason::Compacted, 0, journal.history().len(), Vec::new());
@@ -413,7 +413,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
 
     let started_turn = || Event::TurnStarted { turn: 1, model: "m".into(), transition: None };
     let retracted =
-        || Event::from(TurnEvent::Retracted { why: "broken".into(), usage: input_usage(1) });
+        || Event::from(TurnEvent::Retracted { why: "broken".into(), usage: input_usage(1).into() });
     let steered = || Event::Appended {
         why: AppendReason::Steer,
         id: "s".into(),

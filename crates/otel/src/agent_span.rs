@@ -223,7 +223,7 @@ impl AgentSpan {
                 self.end_retracted(error.kind().as_str());
                 self.open_chat().on_retry(*attempt, *delay_ms, error);
             }
-            TurnEvent::Retracted { usage, .. } => self.on_retracted(*usage),
+            TurnEvent::Retracted { usage, .. } => self.on_retracted(**usage),
             TurnEvent::TurnComplete { turn } => self.on_turn_complete(turn),
             _ => {}
         }
@@ -628,6 +628,9 @@ fn difference(total: Usage, earlier: Usage) -> Usage {
             .cache_write_input_tokens
             .saturating_sub(earlier.cache_write_input_tokens),
         reasoning_tokens: total.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+        cache_write_1h_input_tokens: total
+            .cache_write_1h_input_tokens
+            .saturating_sub(earlier.cache_write_1h_input_tokens),
     }
 }
 

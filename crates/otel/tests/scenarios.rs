@@ -54,6 +54,7 @@ pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
         cache_read_input_tokens: input_tokens / 2,
         cache_write_input_tokens: input_tokens / 4,
         reasoning_tokens: output_tokens / 2,
+        ..Usage::default()
     }
 }
 

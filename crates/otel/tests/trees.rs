@@ -54,6 +54,7 @@ fn usage_of(span: &RecordedSpan) -> Usage {
         cache_read_input_tokens: span.number("gen_ai.usage.cache_read.input_tokens"),
         cache_write_input_tokens: span.number("gen_ai.usage.cache_write.input_tokens"),
         reasoning_tokens: span.number("gen_ai.usage.reasoning.output_tokens"),
+        ..Usage::default()
     }
 }
 

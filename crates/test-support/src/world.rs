@@ -152,7 +152,7 @@ impl FinishedRun {
 
     pub fn retracted_usages(&self) -> Vec<Usage> {
         let retracted = self.events.iter().filter_map(|event| match event {
-            Event::Turn(TurnEvent::Retracted { usage, .. }) => Some(*usage),
+            Event::Turn(TurnEvent::Retracted { usage, .. }) => Some(**usage),
             _ => None,
         });
         retracted.collect()

@@ -89,6 +89,7 @@ fn write_script(
             ReplyStep::Delay(time) => BodyPart::Delay(time),
             ReplyStep::Hang => BodyPart::Hang,
             ReplyStep::Event(_) => return Err(unsupported(request, "an event as it is")),
+            ReplyStep::Billing(_) => return Err(unsupported(request, "billing information")),
             ReplyStep::Retract(_) => return Err(unsupported(request, "a retraction")),
             _ => return Err(unsupported(request, "a step that is newer than this server")),
         };

@@ -1,12 +1,13 @@
 //! Limits on the tokens, cost, time and tool calls of a run.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use crate::agent::budget::{Pool, PoolAmount, Target};
+use crate::agent::budget::{Pool, PoolAmount, Rate, Target};
 use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::trace::RemainingBudget;
-use crate::usage::{Price, Prices, Usage};
+use crate::usage::{KnownPrice, Prices, Usage, units_to_micros};
 
 /// Limits a run's tokens, cost, time and tool calls. Cheap to clone. By default, a budget has no
 /// limits.
@@ -131,9 +132,11 @@ impl Budget {
     /// Sets the prices from which [`Outcome::cost`](crate::Outcome::cost) is calculated, without
     /// limiting the cost. The prices replace the budget's earlier prices.
     ///
-    /// Each turn is charged at the price of the model that answered or, if `prices` has no price
-    /// for that model, at the price of the requested model. If both prices are missing and there is
-    /// no cost limit, the run continues, and the outcome reports no cost.
+    /// Each request is charged by itself, at the price of the model that answered or, if `prices`
+    /// has no price for that model, at the price of the requested model. If both prices are missing
+    /// and there is no cost limit, the run continues, and the outcome reports no cost.
+    /// [`Outcome::cost_gaps`](crate::Outcome::cost_gaps) names every model without a price, and
+    /// everything else that the cost does not include.
     pub fn with_prices(mut self, prices: Prices) -> Self {
         self.prices = Some(prices);
         self
@@ -144,7 +147,7 @@ impl Budget {
     ///
     /// If the price of a requested model is missing, negative or NaN, the run ends with an error.
     pub fn with_cost_limit(mut self, limit: f64, prices: Prices) -> Self {
-        self.max_cost_millionths = Some(Prices::to_micros(limit));
+        self.max_cost_millionths = Some(units_to_micros(limit));
         self.with_prices(prices)
     }
 
@@ -308,29 +311,50 @@ impl Budget {
         self.is_time_up(spent.elapsed) || self.pool.as_ref().is_some_and(Pool::is_exhausted)
     }
 
-    /// Returns the price of a model. Returns `None` if no prices are set, or if the model's price
-    /// is missing or invalid and no cost limit is set. The prices are those of the budget and, for
-    /// the models that the budget does not name, those of its [pool](Pool::with_cost_limit).
+    /// Returns the price of a request to a model, sent at the given time. If the model's price is
+    /// missing or invalid, the price is unknown. The prices are those of the budget and, for the
+    /// models that have no price in the budget, those of its [pool](Pool::with_cost_limit).
+    pub(in crate::agent) fn rate(&self, model: &Arc<str>, sent_at: SystemTime) -> Rate {
+        if !self.has_prices() {
+            return Rate::NoPrices;
+        }
+        let model = Arc::clone(model);
+        match self.find_price(&model).filter(KnownPrice::is_valid) {
+            Some(price) => Rate::Known { model, price, sent_at },
+            None => Rate::Unknown { model },
+        }
+    }
+
+    /// Checks that a cost limit can be enforced for requests at this price.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if a cost limit is set but
     /// cannot be enforced because the model's price is missing, negative or NaN.
-    pub(crate) fn price_of(&self, model: &str) -> Result<Option<Price>, Error> {
-        let own = self.prices.as_ref().and_then(|prices| prices.get(model).copied());
-        let shared = || self.pool.as_ref()?.price(model);
-        let problem = match own.or_else(shared) {
-            Some(price) if price.is_valid() => return Ok(Some(price)),
-            Some(_) => "no usable price",
-            None => "no price",
-        };
-        match self.requires_prices() {
-            true => {
+    pub(in crate::agent) fn check_rate(&self, rate: &Rate) -> Result<(), Error> {
+        match rate {
+            Rate::Unknown { model } if self.requires_prices() => {
+                let problem = match self.find_price(model) {
+                    Some(_) => "no usable price",
+                    None => "no price",
+                };
                 let message = format!("{problem} for the model `{model}`");
                 Err(Error::new(ErrorKind::InvalidRequest, message))
             }
-            false => Ok(None),
+            Rate::NoPrices | Rate::Unknown { .. } | Rate::Known { .. } => Ok(()),
         }
+    }
+
+    fn find_price(&self, model: &str) -> Option<KnownPrice> {
+        let own = self.prices.as_ref().and_then(|prices| prices.find(model));
+        own.or_else(|| self.pool.as_ref()?.prices()?.find(model))
+    }
+
+    /// Returns whether the price of a request may depend on its time.
+    pub(in crate::agent) fn depends_on_time(&self) -> bool {
+        let shared = || self.pool.as_ref().and_then(Pool::prices);
+        self.prices.as_ref().is_some_and(Prices::depends_on_time)
+            || shared().is_some_and(|prices| prices.depends_on_time())
     }
 
     /// Charges tokens and their cost to the budget's pool, if any.

@@ -7,9 +7,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
+use crate::agent::budget::Rate;
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::lock::lock_ignoring_poison;
-use crate::usage::{Price, Prices, Usage};
+use crate::usage::{Prices, Usage, units_to_micros};
 
 /// The default number of tokens to reserve for a response if `max_output_tokens` is not set.
 const DEFAULT_TOKENS_PER_RESPONSE: u64 = 4_096;
@@ -114,13 +115,14 @@ impl PoolAmount {
     pub(in crate::agent) fn for_request(
         input_tokens: u64,
         output_tokens: u64,
-        price: Option<Price>,
+        rate: &Rate,
     ) -> Self {
         let uncached = Usage { input_tokens, output_tokens, ..Usage::default() };
         let written = Usage { cache_write_input_tokens: input_tokens, ..uncached };
+        let cost = |usage| rate.cost(usage, None).micros;
         Self {
             tokens: input_tokens.saturating_add(output_tokens),
-            cost: price.map_or(0, |price| price.cost(&uncached).max(price.cost(&written))),
+            cost: cost(uncached).max(cost(written)),
         }
     }
 
@@ -352,7 +354,7 @@ impl Pool {
     /// [`Budget::with_cost_limit`]: crate::agent::Budget::with_cost_limit
     pub fn with_cost_limit(self, limit: f64, prices: Prices) -> Self {
         self.with_state_mut(|shared, wakers| {
-            shared.limit.cost = Prices::to_micros(limit);
+            shared.limit.cost = units_to_micros(limit);
             shared.prices = Some(prices);
             shared.collect_token_wakers(wakers);
         });
@@ -395,9 +397,9 @@ impl Pool {
         self.with_state(|shared| shared.prices.is_some())
     }
 
-    /// Returns the price of a model, if the pool limits the cost.
-    pub(in crate::agent) fn price(&self, model: &str) -> Option<Price> {
-        self.with_state(|shared| shared.prices.as_ref()?.get(model).copied())
+    /// Returns the pool's prices, if the pool limits the cost.
+    pub(in crate::agent) fn prices(&self) -> Option<Prices> {
+        self.with_state(|shared| shared.prices.clone())
     }
 
     /// Reserves `tokens` tokens for a request and its response, after waiting in queue order until

@@ -1,11 +1,12 @@
 //! Limits on the resources of a run, as pure values: the order of the limits, and a
 //! target for output tokens.
 
-use std::time::Duration;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
 use crate::agent::budget::{Budget, BudgetUsage, Pool, Target, TargetDecision, TargetProgress};
 use crate::env::draw::TestRng;
-use crate::error::ErrorKind;
+use crate::error::{Error, ErrorKind};
 use crate::event::{BudgetExceeded, BudgetKind};
 use crate::usage::{Price, Prices, Usage};
 
@@ -149,18 +150,25 @@ fn a_call_limit_reports_the_number_of_calls_that_may_still_start() {
 fn with_a_cost_limit_a_model_without_a_price_is_an_error() {
     let bad = Price { output: f64::NAN, ..PRICE };
     let budget = Budget::new().with_cost_limit(1.0, sample_prices().with_price("bad", bad));
-    assert_eq!(budget.price_of("m-1").unwrap(), Some(PRICE));
+    let cost = |budget: &Budget, model: &str| {
+        let rate = budget.rate(&Arc::from(model), SystemTime::UNIX_EPOCH);
+        budget.check_rate(&rate)?;
+        let tokens = Usage { input_tokens: 3, ..Usage::default() };
+        Ok::<_, Error>(rate.is_known().then(|| rate.cost(tokens, None).micros))
+    };
+    assert_eq!(cost(&budget, "m-2025-01-31").unwrap(), Some(3));
     let refused = |model: &str| {
-        let error = budget.price_of(model).unwrap_err();
+        let error = cost(&budget, model).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::InvalidRequest);
         error.to_string()
     };
     assert_eq!(refused("x"), "no price for the model `x`");
+    assert_eq!(refused("m-1"), "no price for the model `m-1`");
     assert_eq!(refused("bad"), "no usable price for the model `bad`");
-    assert_eq!(Budget::new().price_of("x").unwrap(), None);
+    assert_eq!(cost(&Budget::new(), "x").unwrap(), None);
     let budget = Budget::new().with_prices(sample_prices().with_price("bad", bad));
-    let found = ["m-1", "x", "bad"].map(|model| budget.price_of(model).unwrap());
-    assert_eq!(found, [Some(PRICE), None, None], "without a limit");
+    let found = ["m", "x", "bad"].map(|model| cost(&budget, model).unwrap());
+    assert_eq!(found, [Some(3), None, None], "without a limit");
 }
 
 #[track_caller]

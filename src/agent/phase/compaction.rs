@@ -18,7 +18,7 @@ use crate::event::{Event, RewriteReason};
 use crate::item::History;
 use crate::request::{Request, ToolSpecs};
 use crate::tool::Toolkit;
-use crate::usage::Usage;
+use crate::usage::{CostGap, CostGapKind, Usage};
 use crate::world::EffectKind;
 
 const COMPACTOR_NAME: &str = "the compactor";
@@ -108,6 +108,7 @@ pub(in crate::agent) async fn compact_if_needed(
     let Some(window) = settings.context.window.as_ref().filter(|_| settings.has_compactor()) else {
         return (state, None);
     };
+    let window = &window.for_model(run.provider(&state).model());
     let goal = CompactionGoal::new(run, &state);
     let request = goal.request(&state.history);
     let limit = window.threshold(&request.options);
@@ -188,6 +189,7 @@ pub(in crate::agent) async fn compact(run: &RunShared, state: State) -> (State, 
         // The provider does not state by how much the request is too long.
         let half = goal.count_tokens(&state.history) / 2;
         let window = run.settings.context.window.as_ref();
+        let window = window.map(|it| it.for_model(run.provider(&state).model()));
         let low = window.map(|it| target_tokens(it.threshold(&run.settings.prompt.options)));
         CompactionGoal { max_tokens: low.map_or(half, |low| low.min(half)), ..goal }
     });
@@ -298,21 +300,33 @@ fn compaction_event(
     }
 }
 
-/// Charges the tokens that a compaction used, at the price of the compactor's model or, if that
-/// price is unknown, at the price of the agent's model. If both prices are unknown, the price of
-/// the last request is used if there is a cost limit, and the cost becomes unknown otherwise.
+/// Charges the tokens that a compaction used as one request, at the price of the compactor's model
+/// or, if that price is unknown, at the price of the agent's model. If both prices are unknown, the
+/// price of the last request is used if there is a cost limit, and the cost becomes unknown
+/// otherwise.
 fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
     if usage == Usage::default() {
         return;
     }
     let budget = &run.settings.limits.budget;
-    let price = |model: &str| budget.price_of(model).ok().flatten();
-    let price = model.and_then(price).or_else(|| price(run.provider(state).model()));
-    // The usage so far is charged at the price of the previous model.
-    run.budget_usage(state);
-    if price.is_some() || !budget.requires_prices() {
-        run.control().usage.set_price(price);
+    if !budget.has_prices() {
+        return;
     }
+    // The usage so far belongs to the previous request.
+    run.budget_usage(state);
+    let model: Option<Arc<str>> = model.map(Arc::from);
+    let used = model.as_ref().map(|model| run.rate(model)).unwrap_or_default();
+    let account = &run.control().usage;
+    if used.is_known() {
+        return account.begin_request(used);
+    }
+    let requested = run.rate(&Arc::from(run.provider(state).model()));
+    match requested.is_known() || !budget.requires_prices() {
+        true => account.begin_request(requested),
+        false => account.close_request(),
+    }
+    let gap = |model: &Arc<str>| CostGap::new(CostGapKind::PricedAsRequested, &**model);
+    account.add_gap(|rate| model.as_ref().filter(|_| rate.is_known()).map(gap));
 }
 
 fn unusable_compaction_error(what: &str) -> Error {

@@ -42,15 +42,16 @@ pub(in crate::agent) async fn next_request(
     request.validate()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
     let model = Arc::from(model);
-    let price = run.settings.limits.budget.price_of(&model)?;
-    if !wait_for_pool(run, &counted, &request, price).await? {
+    let rate = run.rate(&model);
+    run.settings.limits.budget.check_rate(&rate)?;
+    if !wait_for_pool(run, &counted, &request, &rate).await? {
         return Ok((state, None));
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
     let offered = (!is_whole_kit).then(|| request.tools.clone());
-    // The usage so far is charged at the price of the previous model.
+    // The usage so far belongs to the previous request.
     run.budget_usage(&counted);
-    run.control().usage.set_price(price);
+    run.control().usage.begin_request(rate);
     let state = counted.update(|it| {
         (it.model_selection.model, it.model_selection.offered_tools) = (model, offered);
     });

@@ -5,7 +5,7 @@ use std::pin::pin;
 use tokio::time::Instant;
 
 use crate::agent::State;
-use crate::agent::budget::PoolAmount;
+use crate::agent::budget::{PoolAmount, Rate};
 use crate::agent::run::control::DeliveryPoint;
 use crate::agent::run::pool_claim::HeldCapacity;
 use crate::agent::run::run_shared::RunShared;
@@ -14,7 +14,6 @@ use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::Error;
 use crate::propagation::TraceContexts;
 use crate::request::Request;
-use crate::usage::Price;
 use crate::world::EffectKind;
 
 /// Waits until the run's pool has enough tokens, enough money and a slot for a request, and
@@ -29,13 +28,14 @@ pub(in crate::agent) async fn wait_for_pool(
     run: &RunShared,
     state: &State,
     request: &Request,
-    price: Option<Price>,
+    rate: &Rate,
 ) -> Result<bool, Error> {
     if run.settings.limits.budget.pool().is_none() {
         return Ok(true);
     }
-    let (waiting, state, request) = (run.clone(), state.clone(), request.clone());
-    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request, price).await) };
+    let (waiting, state) = (run.clone(), state.clone());
+    let (request, rate) = (request.clone(), rate.clone());
+    let admit = async move { Ok(!acquire_pool_capacity(&waiting, &state, &request, &rate).await) };
     let stopped_waiting = run.effects.perform(EffectKind::PoolWait, admit).await?;
     Ok(!stopped_waiting)
 }
@@ -44,14 +44,14 @@ async fn acquire_pool_capacity(
     run: &RunShared,
     state: &State,
     request: &Request,
-    price: Option<Price>,
+    rate: &Rate,
 ) -> bool {
     let Some(pool) = run.settings.limits.budget.pool() else { return true };
     let admission = &run.control().usage.pool_claim;
     // A custom body may not have finished the previous request.
     run.finish_request();
     let answer = request.options.max_output_tokens.map_or(pool.tokens_per_response(), u64::from);
-    let amount = PoolAmount::for_request(estimate_request(run, request), answer, price);
+    let amount = PoolAmount::for_request(estimate_request(run, request), answer, rate);
     let keeping = match state.end.wrap_up_reason {
         Some(_) => 0,
         None => run.settings.limits.budget.wrap_up_tokens(),

@@ -25,6 +25,7 @@ use crate::item::{Grant, History, Item, ToolResult};
 use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
+use crate::turn::TurnEvent;
 use crate::world::{EffectKind, Effects, LoopControl, LoopEnd, TimeLimitReached};
 
 /// The arguments for creating a run.
@@ -488,8 +489,10 @@ impl Run {
         {
             self.shared.control().grants.apply(change);
         }
-        if let Some(turn) = event.turn_complete() {
-            self.shared.finish_turn(turn);
+        match event {
+            Event::Turn(TurnEvent::TurnComplete { turn }) => self.shared.finish_turn(turn),
+            Event::Turn(TurnEvent::Retracted { .. }) => self.shared.finish_retracted_attempt(),
+            _ => {}
         }
         self.collect_result(event);
     }
@@ -634,7 +637,7 @@ fn complete_outcome(
         it.history = outcome.history.clone();
         it.evidence.log.record_batch(&late);
     });
-    outcome.cost = shared.charge_final_usage();
+    (outcome.cost, outcome.cost_gaps) = shared.charge_final_usage();
     // The message may be outdated, since steered input may have caused the run to continue after a
     // hook set the message.
     let ended_by_hook = matches!(

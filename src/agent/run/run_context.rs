@@ -284,7 +284,8 @@ impl RunContext {
         let usage =
             error.find_source::<PartialTurn>().map_or_else(Usage::default, PartialTurn::usage);
         let why = prompts::retraction_reason(error);
-        self.0.handle.journal.has_open_turn().then(|| TurnEvent::Retracted { why, usage }.into())
+        let has_open_turn = self.0.handle.journal.has_open_turn();
+        has_open_turn.then(|| TurnEvent::Retracted { why, usage: usage.into() }.into())
     }
 
     /// Returns a stream that provides a result for each call in a turn, either by running the call

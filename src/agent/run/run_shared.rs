@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::time::{Duration, SystemTime};
 
-use crate::agent::budget::BudgetUsage;
+use crate::agent::budget::{BudgetUsage, Rate};
 use crate::agent::decide::ends_with_tool_result;
 use crate::agent::hook::Hooks;
 use crate::agent::run::control::{ChargedUsage, Control};
@@ -15,6 +16,7 @@ use crate::item::History;
 use crate::provider::Provider;
 use crate::tool::Toolkit;
 use crate::turn::Turn;
+use crate::usage::{CostGap, CostGapKind};
 use crate::world::{EffectKind, Effects};
 
 /// The data shared by all parts of a run: the agent's settings, the run's handle, and the run's
@@ -110,6 +112,27 @@ impl RunShared {
         self.control().usage.charge(self.handle.usage(), |more, cost| budget.charge(more, cost))
     }
 
+    /// Returns the price of a request to the model that is sent now.
+    pub(in crate::agent) fn rate(&self, model: &Arc<str>) -> Rate {
+        let budget = &self.settings.limits.budget;
+        match budget.depends_on_time() {
+            true => budget.rate(model, self.request_time()),
+            false => budget.rate(model, SystemTime::UNIX_EPOCH),
+        }
+    }
+
+    /// Returns the time of a request. A run that is replayed or continued elsewhere uses the
+    /// recorded time, so that it arrives at the same cost.
+    fn request_time(&self) -> SystemTime {
+        let now_ms = || {
+            let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
+            u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)
+        };
+        let ms = self.effects.draw(EffectKind::RequestTime, now_ms);
+        let time = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(ms));
+        time.unwrap_or(SystemTime::UNIX_EPOCH)
+    }
+
     /// Charges the usage of a request that was answered or has failed, and returns the unused part
     /// of its reservation to the pool.
     pub(in crate::agent) fn finish_request(&self) {
@@ -118,16 +141,44 @@ impl RunShared {
         self.control().usage.pool_claim.release();
     }
 
-    /// Charges a complete turn's usage at the price of the model that answered.
+    /// Charges a complete turn's usage at the price of the model and the service tier that
+    /// answered.
     pub(in crate::agent) fn finish_turn(&self, turn: &Turn) {
+        let (budget, account) = (&self.settings.limits.budget, &self.control().usage);
+        if !budget.has_prices() {
+            return self.finish_request();
+        }
         // The model that answered may differ from the requested model, and may have a different
         // price.
-        if let Some(answered) = turn.model()
-            && let Ok(Some(price)) = self.settings.limits.budget.price_of(answered)
-        {
-            self.control().usage.set_price(Some(price));
-        }
+        let answered = |requested: &Rate| {
+            let model = turn.model().filter(|model| Some(*model) != requested.model())?;
+            Some(budget.rate(&Arc::from(model), requested.sent_at()))
+        };
+        account.set_final_price(|rate| answered(rate).filter(Rate::is_known), turn.billing());
+        account.add_gap(|rate| {
+            let answered = turn.model().filter(|model| Some(*model) != rate.model())?;
+            let gap = CostGap::new(CostGapKind::PricedAsRequested, answered);
+            rate.is_known().then_some(gap)
+        });
         self.finish_request();
+        account.close_request();
+    }
+
+    /// Charges the usage of an attempt that was retracted. The next attempt is a request of its
+    /// own.
+    pub(in crate::agent) fn finish_retracted_attempt(&self) {
+        if self.settings.limits.budget.has_prices() {
+            self.charge_usage();
+            self.add_cut_off_gap();
+            self.control().usage.close_request();
+        }
+    }
+
+    fn add_cut_off_gap(&self) {
+        self.control().usage.add_gap(|rate| {
+            let model = rate.model().filter(|_| rate.is_known())?;
+            Some(CostGap::new(CostGapKind::CutOffTurn, model))
+        });
     }
 
     /// Returns whether the run's time limit has expired or, if a wrap-up turn can follow, whether
@@ -154,13 +205,20 @@ impl RunShared {
             && requests < self.settings.limits.limits.max_turns_or_default()
     }
 
-    /// Charges the usage of the last requests once the run is over. Returns the total cost if the
-    /// price of each token is known.
-    pub(in crate::agent) fn charge_final_usage(&self) -> Option<u64> {
+    /// Charges the usage of the last requests once the run is over. Returns the total cost, if the
+    /// price of each token is known, and what the cost does not include.
+    pub(in crate::agent) fn charge_final_usage(&self) -> (Option<u64>, Vec<CostGap>) {
         self.finish_request();
         let charged = self.charge_usage();
-        let is_known = self.settings.limits.budget.has_prices() && charged.unpriced_tokens == 0;
-        is_known.then_some(charged.cost)
+        if !self.settings.limits.budget.has_prices() {
+            return (None, Vec::new());
+        }
+        if self.handle.journal.has_cut_off_turn() {
+            self.add_cut_off_gap();
+        }
+        let gaps = self.control().usage.gaps();
+        let is_known = gaps.iter().all(|gap| gap.kind != CostGapKind::UnknownModel);
+        (is_known.then_some(charged.cost), gaps)
     }
 
     /// Reports the error that ends the run to hooks, unless it has already been reported as a

@@ -89,7 +89,7 @@ impl LogEntries {
         self.snapshot_at = self.written;
         let mut entries = vec![self.snapshot()];
         if self.retracts_lost_turn && self.epoch > 1 {
-            let (why, usage) = (ATTEMPT_LOST.to_owned(), Usage::default());
+            let (why, usage) = (ATTEMPT_LOST.to_owned(), Box::<Usage>::default());
             let retracted = TurnEvent::Retracted { why, usage };
             entries.push(self.entry(LogContent::Event(Arc::new(retracted.into()))));
         }

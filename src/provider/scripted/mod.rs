@@ -169,6 +169,7 @@ impl TurnSource for ScriptedTurn {
         match next {
             ReplyStep::Delta(index, delta) => push_delta(index, delta, &this.model, turn),
             ReplyStep::Usage(usage) => turn.set_usage(usage),
+            ReplyStep::Billing(billing) => *turn.billing() = billing,
             ReplyStep::Event(event) => turn.absorb(event),
             ReplyStep::Retract(why) => {
                 turn.retract(why);

@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::turn::{ReasoningKind, TurnEvent};
-use crate::usage::Usage;
+use crate::usage::{Billing, Usage};
 
 /// A script for a single turn, built step by step.
 ///
@@ -54,6 +54,9 @@ pub enum ReplyStep {
     Delta(u32, ContentDelta),
     /// The turn's token usage so far.
     Usage(Usage),
+    /// What the provider reports about the turn's price beside the token usage. It has no form on
+    /// any wire.
+    Billing(Billing),
     /// An event that the turn yields unchanged. It has no form on any wire.
     Event(TurnEvent),
     /// Retracts the output so far, for this reason. It has no form on any wire.
@@ -76,7 +79,11 @@ impl ReplyStep {
         match self {
             Self::Event(event) => matches!(event, TurnEvent::TurnComplete { .. }),
             Self::Stop(_) | Self::Error(_) | Self::Disconnect | Self::Hang => true,
-            Self::Delta(..) | Self::Usage(_) | Self::Retract(_) | Self::Delay(_) => false,
+            Self::Delta(..)
+            | Self::Usage(_)
+            | Self::Billing(_)
+            | Self::Retract(_)
+            | Self::Delay(_) => false,
         }
     }
 }
@@ -205,6 +212,11 @@ impl Reply {
     /// Adds a report of the turn's token usage so far.
     pub fn usage(self, usage: Usage) -> Self {
         self.with_step(ReplyStep::Usage(usage))
+    }
+
+    /// Adds a report of what affects the turn's price beside the token usage.
+    pub fn billing(self, billing: Billing) -> Self {
+        self.with_step(ReplyStep::Billing(billing))
     }
 
     /// Adds an event that the turn yields unchanged.

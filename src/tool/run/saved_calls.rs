@@ -90,7 +90,8 @@ impl SaveCallback {
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
-        Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => *usage,
+        Event::Turn(TurnEvent::Retracted { usage, .. }) => **usage,
+        Event::Rewritten { usage, .. } => *usage,
         _ => Usage::default(),
     }
 }
@@ -112,7 +113,8 @@ impl NestedUsage {
         if !has_result {
             call_id.push_str("#usage");
         }
-        let event = TurnEvent::Retracted { why: "usage of a sub-agent".to_owned(), usage };
+        let event =
+            TurnEvent::Retracted { why: "usage of a sub-agent".to_owned(), usage: usage.into() };
         Event::Nested { call_id, name, event: Box::new(event.into()) }
     }
 }

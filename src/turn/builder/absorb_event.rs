@@ -36,7 +36,7 @@ impl TurnBuilder {
                 }
             }
             TurnEvent::Retracted { why, usage } => {
-                self.partial.usage = usage;
+                self.partial.usage = *usage;
                 self.retract(why);
             }
             event @ TurnEvent::Retrying { .. } => self.forward_retry(event),

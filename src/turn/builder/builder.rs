@@ -7,7 +7,7 @@ use crate::turn::builder::call_index::CallIndex;
 use crate::turn::builder::call_state::CallState;
 use crate::turn::partial_turn::BlockKey;
 use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
-use crate::usage::Usage;
+use crate::usage::{Billing, Usage, is_standard_tier};
 
 /// Builds a turn from the pieces that a decoder pushes. The decoder then takes the events of the
 /// turn from the builder. The last event contains the finished turn.
@@ -145,6 +145,28 @@ impl TurnBuilder {
         if !id.is_empty() && self.partial.response_id.is_none() {
             self.partial.response_id = Some(id.to_owned());
         }
+    }
+
+    /// Sets the service tier that served the request; see [`Billing::set_service_tier`]. An empty
+    /// name has no effect.
+    pub fn set_service_tier(&mut self, tier: &str) {
+        if !tier.is_empty() && (self.partial.billing.is_some() || !is_standard_tier(tier)) {
+            self.billing().set_service_tier(tier);
+        }
+    }
+
+    /// Sets the number of calls of a tool that ran on the provider's servers. The count replaces the
+    /// earlier count for this tool.
+    pub fn set_server_tool_calls(&mut self, tool: &str, calls: u64) {
+        if calls == 0 && self.partial.billing.is_none() {
+            return;
+        }
+        self.billing().set_server_tool_calls(tool, calls);
+    }
+
+    /// Returns what the provider reports about the attempt's price beside the token usage.
+    pub(crate) fn billing(&mut self) -> &mut Billing {
+        self.partial.billing.get_or_insert_default()
     }
 
     /// Pushes a piece of text. Empty pieces are ignored.

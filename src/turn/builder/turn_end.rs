@@ -61,7 +61,7 @@ impl TurnBuilder {
         self.call_index = CallIndex::default();
         self.stop_reason = None;
         self.used_bytes = 0;
-        self.events.push_back(TurnEvent::Retracted { why: why.into(), usage });
+        self.events.push_back(TurnEvent::Retracted { why: why.into(), usage: usage.into() });
     }
 
     /// Voids a failed attempt so that another attempt can follow. The failed attempt's output and
@@ -128,6 +128,7 @@ impl TurnBuilder {
             usage: partial.usage,
             model: partial.model,
             response_id: partial.response_id,
+            billing: partial.billing.filter(|billing| !billing.is_empty()),
             built: true,
         };
         self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });

@@ -128,7 +128,8 @@ async fn error_texts_of_sub_agents_are_hidden_at_any_depth() {
     let (attempt, delay_ms) = (1, 1);
     let with_secret: Vec<Event> = vec![
         TurnEvent::Retrying { attempt, delay_ms, error: Arc::new(error()) }.into(),
-        TurnEvent::Retracted { why: "the key secret".into(), usage: Usage::default() }.into(),
+        TurnEvent::Retracted { why: "the key secret".into(), usage: Usage::default().into() }
+            .into(),
         Event::Tool(ToolEvent::Output(failed.clone())),
         appended(Item::tool_result(failed)),
     ];

@@ -91,8 +91,8 @@ fn check_no_paid_work_lost(world: &Simulation, history: &History) {
                 (usage, open) = (usage + turn.usage(), Usage::default());
             }
             Event::Turn(TurnEvent::Retracted { usage: void, .. }) => {
-                world.check_eq(void, &open, "law 5: a void attempt costs what it did");
-                (usage, open) = (usage + *void, Usage::default());
+                world.check_eq(&**void, &open, "law 5: a void attempt costs what it did");
+                (usage, open) = (usage + **void, Usage::default());
             }
             Event::Turn(TurnEvent::UsageUpdate { usage }) => open = *usage,
             Event::Tool(ToolEvent::Output(result)) => {

@@ -29,6 +29,7 @@ fn usage_is_cumulative_and_omitted_fields_keep_their_value() {
             cache_read_input_tokens: read,
             cache_write_input_tokens: written,
             reasoning_tokens,
+            ..Usage::default()
         };
         assert_eq!(usage, expected, "{end}");
     }
@@ -174,4 +175,44 @@ fn cache_writes_are_summed_by_ttl_if_no_total_is_reported() {
     assert_eq!(usage(&format!("{{{by_age}}}")), 7);
     assert_eq!(usage(&format!(r#"{{{by_age},"cache_creation_input_tokens":9}}"#)), 9);
     assert_eq!(usage(r#"{"cache_creation":null}"#), 0);
+}
+
+#[test]
+fn cache_writes_for_an_hour_are_counted_by_themselves() {
+    #[track_caller]
+    fn check(usage: &str, expected: (u64, u64)) {
+        let end = format!(r#","usage":{{"output_tokens":7,{usage}}}"#);
+        let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, &end)).unwrap();
+        let usage = turn.usage();
+        let written = (usage.cache_write_input_tokens, usage.cache_write_1h_input_tokens);
+        assert_eq!(written, expected, "{end}");
+        assert_eq!(usage.input_tokens, 10 + expected.0, "{end}");
+    }
+    let split =
+        r#""cache_creation":{"ephemeral_5m_input_tokens":30,"ephemeral_1h_input_tokens":12}"#;
+    check(split, (42, 12));
+    check(&format!(r#""cache_creation_input_tokens":42,{split}"#), (42, 12));
+    check(r#""cache_creation_input_tokens":42"#, (42, 0));
+    // A count that contradicts the total does not exceed it.
+    check(&format!(r#""cache_creation_input_tokens":5,{split}"#), (5, 5));
+}
+
+#[test]
+fn what_affects_the_price_is_reported_with_the_turn() {
+    #[track_caller]
+    fn check(usage: &str, tier: Option<&str>, tools: &[(&str, u64)]) {
+        let end = format!(r#","usage":{{"output_tokens":7,{usage}}}"#);
+        let turn = decode_turn(&message_with_delta(r#"{"stop_reason":"end_turn"}"#, &end)).unwrap();
+        let billing = turn.billing().cloned().unwrap_or_default();
+        assert_eq!(billing.service_tier(), tier, "{usage}");
+        assert_eq!(billing.server_tool_calls().collect::<Vec<_>>(), tools, "{usage}");
+    }
+    check(r#""service_tier":"standard""#, None, &[]);
+    check(r#""service_tier":"priority""#, Some("priority"), &[]);
+    check(r#""service_tier":"standard","speed":"fast""#, Some("fast"), &[]);
+    check(r#""service_tier":"standard","speed":"standard""#, None, &[]);
+    check(r#""service_tier":"standard","inference_geo":"global""#, None, &[]);
+    check(r#""service_tier":"standard","inference_geo":"us""#, Some("inference_geo:us"), &[]);
+    let tools = r#""server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}"#;
+    check(tools, None, &[("web_search", 2)]);
 }

@@ -444,3 +444,17 @@ fn reasoning_tags_in_text_are_split_if_the_dialect_enables_it() {
         .unwrap();
     assert_eq!(cut.text(), "<thi");
 }
+
+#[test]
+fn the_service_tier_that_answered_is_reported_with_the_turn() {
+    #[track_caller]
+    fn check(tier: &str, expected: Option<&str>) {
+        let last = finish_chunk("stop").replacen('{', &format!(r#"{{"service_tier":{tier},"#), 1);
+        let turn = decode_turn(&[last]).unwrap();
+        assert_eq!(turn.billing().and_then(|it| it.service_tier()), expected, "{tier}");
+    }
+    check(r#""priority""#, Some("priority"));
+    check(r#""default""#, None);
+    check(r#""on_demand""#, None);
+    check("null", None);
+}

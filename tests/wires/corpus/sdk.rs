@@ -234,6 +234,7 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
             cache_read_input_tokens: count("/prompt_tokens_details/cached_tokens"),
             cache_write_input_tokens: count("/prompt_tokens_details/cache_write_tokens"),
             reasoning_tokens: count("/completion_tokens_details/reasoning_tokens"),
+            ..Usage::default()
         },
         Wire::OpenAiResponses => Usage {
             input_tokens: count("/input_tokens"),
@@ -241,13 +242,14 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
             cache_read_input_tokens: count("/input_tokens_details/cached_tokens"),
             cache_write_input_tokens: count("/input_tokens_details/cache_write_tokens"),
             reasoning_tokens: count("/output_tokens_details/reasoning_tokens"),
+            ..Usage::default()
         },
         Wire::Gemini => Usage {
             input_tokens: count("/prompt_token_count") + count("/tool_use_prompt_token_count"),
             output_tokens: count("/candidates_token_count") + count("/thoughts_token_count"),
             cache_read_input_tokens: count("/cached_content_token_count"),
-            cache_write_input_tokens: 0,
             reasoning_tokens: count("/thoughts_token_count"),
+            ..Usage::default()
         },
     }
 }

@@ -286,6 +286,7 @@ fn usage_is_cumulative_and_counts_thoughts_and_tools() {
         cache_read_input_tokens: 8,
         cache_write_input_tokens: 0,
         reasoning_tokens: 7,
+        ..Usage::default()
     };
     assert_eq!(turn.usage(), counted);
 }
@@ -395,4 +396,26 @@ fn frames_with_either_line_ending_comments_and_an_end_marker_are_decoded() {
     ] {
         assert_eq!(decode_body(body).unwrap().text(), "a");
     }
+}
+
+#[test]
+fn the_tier_and_the_searches_of_an_answer_are_reported_with_the_turn() {
+    #[track_caller]
+    fn check(last: &str, expected: (Option<&str>, &[(&str, u64)])) {
+        let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), last]).unwrap();
+        let billing = turn.billing().cloned().unwrap_or_default();
+        let tools: Vec<_> = billing.server_tool_calls().collect();
+        assert_eq!((billing.service_tier(), &*tools), expected, "{last}");
+    }
+    let last = |usage: &str, grounding: &str| {
+        format!(
+            r#"{{"candidates":[{{"finishReason":"STOP","groundingMetadata":{grounding}}}],"usageMetadata":{usage}}}"#
+        )
+    };
+    check(&last(r#"{"serviceTier":"standard"}"#, "{}"), (None, &[]));
+    check(&last(r#"{"serviceTier":"priority"}"#, "{}"), (Some("priority"), &[]));
+    check(&last(r#"{"trafficType":"ON_DEMAND"}"#, "{}"), (None, &[]));
+    check(&last(r#"{"trafficType":"ON_DEMAND_FLEX"}"#, "{}"), (Some("flex"), &[]));
+    let searched = r#"{"webSearchQueries":["rain","snow","rain",""]}"#;
+    check(&last("{}", searched), (None, &[("web_search", 2)]));
 }

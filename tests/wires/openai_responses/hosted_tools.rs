@@ -139,3 +139,34 @@ fn differently_numbered_output_items_are_matched() {
     let turn = decode_turn(&list).unwrap();
     assert_eq!(item_summaries(&turn), ["reasoning ", "text a", "c f {}"]);
 }
+
+#[test]
+fn the_tier_and_the_calls_of_hosted_tools_are_reported_with_the_turn() {
+    #[track_caller]
+    fn check(tier: &Value, items: &Value, expected: (Option<&str>, &[(&str, u64)])) {
+        let completed = json!({ "type": "response.completed", "response": {
+            "id": "r", "status": "completed", "service_tier": tier, "output": items } });
+        let turn = decode_turn(&[completed]).unwrap();
+        let billing = turn.billing().cloned().unwrap_or_default();
+        let tools: Vec<_> = billing.server_tool_calls().collect();
+        assert_eq!((billing.service_tier(), &*tools), expected, "{items}");
+    }
+    let search = |id: &str, action: &str| {
+        json!({ "type": "web_search_call", "id": id, "status": "completed",
+            "action": { "type": action } })
+    };
+    check(&json!("default"), &json!([message_item("m", "a")]), (None, &[]));
+    check(&json!("flex"), &json!([message_item("m", "a")]), (Some("flex"), &[]));
+    let searches = json!([
+        search("1", "search"),
+        search("2", "open_page"),
+        search("3", "find_in_page"),
+        search("4", "search"),
+    ]);
+    check(&json!(null), &searches, (None, &[("web_search", 2)]));
+    let others = json!([
+        { "type": "file_search_call", "id": "1", "status": "completed" },
+        { "type": "code_interpreter_call", "id": "2", "status": "completed" },
+    ]);
+    check(&json!(null), &others, (None, &[("code_execution", 1), ("file_search", 1)]));
+}

@@ -72,6 +72,7 @@ fn a_message_in_the_documented_shape_is_decoded() {
             cache_read_input_tokens: 5,
             cache_write_input_tokens: 1,
             reasoning_tokens: 2,
+            ..Usage::default()
         }
     );
 }

@@ -78,6 +78,7 @@ fn usage() -> Usage {
         cache_read_input_tokens: 30,
         cache_write_input_tokens: 10,
         reasoning_tokens: 5,
+        ..Usage::default()
     }
 }
 

@@ -101,6 +101,8 @@ pub(super) struct TokenCounts {
     output: u64,
     cache_read: u64,
     cache_write: u64,
+    /// The part of `cache_write` that is kept for an hour.
+    cache_write_1h: u64,
     reasoning: u64,
 }
 
@@ -111,6 +113,9 @@ impl TokenCounts {
         wire.input_tokens.update_count(&mut self.input);
         wire.output_tokens.update_count(&mut self.output);
         wire.cache_read_input_tokens.update_count(&mut self.cache_read);
+        if let Some(tokens) = wire.cache_creation.0 {
+            tokens.ephemeral_1h_input_tokens.update_count(&mut self.cache_write_1h);
+        }
         let by_age = wire.cache_creation.0.map(|tokens| {
             let (short, long) =
                 (tokens.ephemeral_5m_input_tokens, tokens.ephemeral_1h_input_tokens);
@@ -138,6 +143,7 @@ impl TokenCounts {
             cache_read_input_tokens: self.cache_read,
             cache_write_input_tokens: self.cache_write,
             reasoning_tokens: self.reasoning,
+            cache_write_1h_input_tokens: self.cache_write_1h.min(self.cache_write),
         };
         self.previous_messages + usage
     }

@@ -11,6 +11,7 @@ use super::opaque_block::sendable_json;
 use crate::item::RawJson;
 use crate::provider::codec::body::ObjectWriter;
 use crate::provider::codec::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
+use crate::usage::{Billing, is_standard_tier};
 
 /// The fields of `message_start` and `message_delta` events that contain message metadata.
 #[derive(Default, Deserialize)]
@@ -37,6 +38,11 @@ struct MetaFields<'a> {
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
 struct UsageMeta<'a> {
+    service_tier: LenientStr<'a>,
+    /// `fast`, if the request was served with the fast mode, which costs more.
+    speed: LenientStr<'a>,
+    /// Where the request was processed. Some places cost more than `global`.
+    inference_geo: LenientStr<'a>,
     server_tool_use: Option<&'a RawValue>,
     iterations: Option<&'a RawValue>,
 }
@@ -61,6 +67,8 @@ pub(super) struct MessageMeta {
 struct ExtraUsage {
     server_tool_use: Option<RawJson>,
     iterations: Option<RawJson>,
+    /// What else affects the price.
+    billing: Billing,
 }
 
 impl MessageMeta {
@@ -81,6 +89,11 @@ impl MessageMeta {
             set_field(&mut self.stop_sequence, fields.stop_sequence);
             set_field(&mut self.stop_details, fields.stop_details);
         }
+    }
+
+    /// Returns what affects the price of the turn beside its token counts.
+    pub(super) fn billing(&self) -> &Billing {
+        &self.usage.billing
     }
 
     /// Takes all of the metadata and returns it as a single JSON object with the type `message`,
@@ -104,12 +117,35 @@ impl MessageMeta {
 }
 
 impl ExtraUsage {
+    /// Reads the calls of server tools, and the tier. A request for which Anthropic charges another
+    /// price for its speed or its place counts as a tier of its own.
+    fn read_billing(&mut self, counts: &UsageMeta<'_>) {
+        let tools: HashMap<String, LenientNumber> = counts
+            .server_tool_use
+            .and_then(|raw| serde_json::from_str(raw.get()).ok())
+            .unwrap_or_default();
+        for (name, calls) in tools {
+            let tool = name.strip_suffix("_requests").unwrap_or(&name);
+            self.billing.set_server_tool_calls(tool, calls.0.unwrap_or_default());
+        }
+        let tier = counts.service_tier.or_empty();
+        let is_elsewhere = |geo: &&str| !matches!(*geo, "" | "global" | "not_available");
+        if counts.speed.or_empty() == "fast" {
+            self.billing.set_service_tier("fast");
+        } else if !is_standard_tier(tier) {
+            self.billing.set_service_tier(tier);
+        } else if let Some(geo) = counts.inference_geo.get().filter(is_elsewhere) {
+            self.billing.set_service_tier(&format!("inference_geo:{geo}"));
+        }
+    }
+
     fn read_usage(&mut self, counts: &UsageMeta<'_>) {
         let counted = |raw: &&RawValue| {
             let counts: HashMap<String, LenientNumber> =
                 serde_json::from_str(raw.get()).unwrap_or_default();
             counts.values().any(|count| count.0.unwrap_or_default() > 0)
         };
+        self.read_billing(counts);
         let others = |raw: &&RawValue| {
             #[derive(Default, Deserialize)]
             #[serde(default, bound(deserialize = "'de: 'a"))]

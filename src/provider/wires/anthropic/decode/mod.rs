@@ -349,6 +349,9 @@ impl Decode for Decoder {
 
     fn finish(&mut self, turn: &mut TurnBuilder) -> Result<(), Error> {
         self.end_open_blocks(turn);
+        if !self.meta.billing().is_empty() {
+            *turn.billing() = self.meta.billing().clone();
+        }
         if let Some(meta) = self.meta.take_json() {
             turn.push_provider_item(ProviderData::new(PROVIDER_NAME, &self.model, meta));
         }

@@ -124,6 +124,11 @@ impl FunctionCall<'_> {
 }
 
 impl<'a> Chunk<'a> {
+    /// Returns whether the chunk ends an answer, or a part of it.
+    pub(super) fn is_last(&self) -> bool {
+        self.candidate().is_some_and(|candidate| candidate.specified_finish_reason().is_some())
+    }
+
     /// Returns the candidate with index 0 or without an index. Any other candidates were not
     /// requested and are ignored.
     pub(super) fn candidate(&self) -> Option<&Candidate<'a>> {
@@ -199,8 +204,8 @@ impl TokenCounts {
             input_tokens: self.prompt.saturating_add(self.tool_use),
             output_tokens: self.candidates.saturating_add(self.thoughts),
             cache_read_input_tokens: self.cached,
-            cache_write_input_tokens: 0,
             reasoning_tokens: self.thoughts,
+            ..Usage::default()
         }
     }
 }

@@ -4,6 +4,9 @@ mod calls;
 mod frames;
 mod partial_args;
 
+use std::collections::BTreeSet;
+
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 
@@ -14,13 +17,14 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::{FrameTemplate, borrowed_range};
-use crate::provider::codec::lenient;
+use crate::provider::codec::lenient::{self, Lenient, LenientStr};
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::provider::wires::gemini::passthrough::{Continuation, PROVIDER_NAME, PassthroughFields};
 use crate::request::ToolNames;
 use crate::sse::Frame;
 use crate::turn::{ReasoningKind, TurnBuilder};
+use crate::usage::Billing;
 
 /// The maximum number of values that are stored for each source metadata field.
 const MAX_SOURCES_PER_KIND: usize = 64;
@@ -274,6 +278,15 @@ impl Decoder {
     }
 
     /// Adds metadata about the answer's sources to the metadata stored so far.
+    /// Returns the number of different queries with which the provider searched the web.
+    fn count_web_searches(&self) -> u64 {
+        let grounding = self.sources.get("groundingMetadata").and_then(Value::as_array);
+        let queries =
+            grounding.into_iter().flatten().filter_map(|it| it["webSearchQueries"].as_array());
+        let queries: BTreeSet<&str> = queries.flatten().filter_map(Value::as_str).collect();
+        queries.into_iter().filter(|query| !query.is_empty()).count() as u64
+    }
+
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -311,7 +324,10 @@ impl Decode for Decoder {
                 }
             }
             json => {
-                let chunk = read_chunk(json, &mut scratch)?;
+                let chunk: Chunk<'_> = read_chunk(json, &mut scratch)?;
+                if chunk.is_last() {
+                    turn.set_service_tier(&read_service_tier(json));
+                }
                 if let Some((part, text)) = self.on_chunk(&chunk, turn)? {
                     self.template.remember(&frame, text, Some("usageMetadata"), part);
                 }
@@ -326,6 +342,7 @@ impl Decode for Decoder {
         if let Some(token) = self.continuation_token.take() {
             turn.push_provider_item(Continuation::new(token).to_provider_data(&self.model));
         }
+        turn.set_server_tool_calls(Billing::WEB_SEARCH, self.count_web_searches());
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
         if let Some(signature) = last.signature {
@@ -337,6 +354,30 @@ impl Decode for Decoder {
         );
         Ok(())
     }
+}
+
+/// Reads the tier that served the request from a chunk. Vertex AI calls it the type of the traffic.
+fn read_service_tier(chunk: &str) -> String {
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+    struct Tier<'a> {
+        usage_metadata: Lenient<TierFields<'a>>,
+    }
+    #[derive(Default, Deserialize)]
+    #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+    struct TierFields<'a> {
+        service_tier: LenientStr<'a>,
+        traffic_type: LenientStr<'a>,
+    }
+    let mut scratch = String::new();
+    let tier: Tier<'_> = lenient::read_lenient(chunk, &mut scratch).unwrap_or_default();
+    let fields = tier.usage_metadata.0.unwrap_or_default();
+    fields
+        .service_tier
+        .non_empty()
+        .or(fields.traffic_type.non_empty())
+        .unwrap_or_default()
+        .to_owned()
 }
 
 /// Parses JSON leniently, or strictly if the JSON contains a call, because a repair could change

@@ -19,6 +19,7 @@ use crate::usage::Usage;
 pub(super) struct Chunk<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
+    pub(super) service_tier: LenientStr<'a>,
     pub(super) choices: FirstChoice<'a>,
     pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
@@ -209,6 +210,7 @@ impl WireUsage {
                 self.cache_creation_input_tokens,
             ]),
             reasoning_tokens: reasoned,
+            ..Usage::default()
         }
     }
 }

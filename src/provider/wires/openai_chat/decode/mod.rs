@@ -344,6 +344,7 @@ impl Decode for Decoder {
         turn.set_provider(self.provider_name);
         turn.set_response_id(chunk.id.or_empty());
         turn.set_model(chunk.model.or_empty());
+        turn.set_service_tier(chunk.service_tier.or_empty());
         let is_none = chunk.choices.malformed || !frame.data.trim_start().starts_with('{');
         if is_none && !turn.is_stopped() {
             self.calls.mark_open_calls_broken();

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::mem::discriminant;
 
+use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::calls::{Call, DeclaredTools, expand_wrapper};
@@ -17,6 +18,7 @@ use crate::provider::wires::openai::arguments_text;
 use crate::provider::wires::openai_responses::passthrough::{self, MessagePart, PROVIDER_NAME};
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TurnBuilder};
+use crate::usage::Billing;
 
 /// An item's position, as reported by an event. The index takes precedence over the item id,
 /// because the id may change from event to event.
@@ -278,6 +280,39 @@ impl OutputItems {
             if self.slots[at].is_done {
                 self.attach_data(at, turn);
             }
+        }
+    }
+
+    /// Counts the calls of tools that ran on the provider's servers, and for which the provider may
+    /// charge fees. A web search that only opens a page, or finds a text in it, is free.
+    pub(super) fn count_server_tool_calls(&self, turn: &mut TurnBuilder) {
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct SearchCall {
+            action: Action,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default)]
+        struct Action {
+            r#type: String,
+        }
+        for slot in &self.slots {
+            let SlotKind::ProviderItem(kind) = &slot.kind else { continue };
+            let tool = match kind.as_str() {
+                "web_search_call" => {
+                    let read = |data: &RawJson| serde_json::from_str(data.as_str()).ok();
+                    let call: SearchCall = slot.data.as_ref().and_then(read).unwrap_or_default();
+                    match call.action.r#type.as_str() {
+                        "open_page" | "find" | "find_in_page" => continue,
+                        _ => Billing::WEB_SEARCH,
+                    }
+                }
+                "file_search_call" => Billing::FILE_SEARCH,
+                "code_interpreter_call" => Billing::CODE_EXECUTION,
+                "image_generation_call" => "image_generation",
+                _ => continue,
+            };
+            turn.billing().count_server_tool_call(tool);
         }
     }
 

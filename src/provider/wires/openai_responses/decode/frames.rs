@@ -41,6 +41,7 @@ pub(super) struct Response<'a> {
     pub(super) id: LenientStr<'a>,
     pub(super) model: LenientStr<'a>,
     pub(super) status: LenientStr<'a>,
+    pub(super) service_tier: LenientStr<'a>,
     pub(super) incomplete_details: Lenient<IncompleteDetails<'a>>,
     pub(super) error: Option<&'a RawValue>,
     /// The array of output items. Some gateways leave the array empty even after they have streamed
@@ -100,6 +101,7 @@ impl WireUsage {
             cache_read_input_tokens: input.cached_tokens.or_zero(),
             cache_write_input_tokens: input.cache_write_tokens.or_zero(),
             reasoning_tokens: output.reasoning_tokens.or_zero(),
+            ..Usage::default()
         }
     }
 }

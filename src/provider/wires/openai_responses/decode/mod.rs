@@ -181,6 +181,8 @@ impl Decoder {
             self.set_identity(response, turn);
             self.items.emit_again(turn);
         }
+        turn.set_service_tier(response.service_tier.or_empty());
+        self.items.count_server_tool_calls(turn);
         // The usage is set after the retraction, which would otherwise count the same usage again.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());

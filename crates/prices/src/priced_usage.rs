@@ -1,0 +1,147 @@
+//! The cost of one request.
+
+use genai_prices::{Usage, UsageKey};
+use turnstream::usage::{Billing, Cost, CostGap, CostGapKind, PricedRequest};
+
+use crate::bundled_prices::BundledPrices;
+
+/// Calculates the cost of one request, and determines what it does not include.
+///
+/// The data does not state which kinds of usage a model has prices for. A kind without a price is
+/// charged as a more general kind, or not at all. Therefore, each kind of usage that only some models
+/// have a price for is added by itself: if it does not change the cost, it has no price.
+pub(crate) struct PricedUsage<'a> {
+    prices: &'a BundledPrices,
+    request: &'a PricedRequest<'a>,
+    provider: &'a str,
+    /// The id of the listed model.
+    model: &'a str,
+    usage: Usage,
+    tier: Option<&'a str>,
+    gaps: Vec<CostGap>,
+}
+
+impl<'a> PricedUsage<'a> {
+    pub(crate) fn new(
+        prices: &'a BundledPrices,
+        request: &'a PricedRequest<'a>,
+        provider: &'a str,
+        model: &'a str,
+    ) -> Self {
+        let usage = plain_usage(&request.usage);
+        Self { prices, request, provider, model, usage, tier: None, gaps: Vec::new() }
+    }
+
+    /// Returns `None` if the request cannot be priced at all.
+    pub(crate) fn cost(mut self) -> Option<Cost> {
+        let mut dollars = self.price()?;
+        if let Some(tier) = self.request.billing.and_then(Billing::service_tier) {
+            self.tier = Some(tier);
+            let at_tier = self.price()?;
+            if dollars > 0.0 && !differs(dollars, at_tier) {
+                self.add_gap(CostGapKind::ServiceTier, Some(tier));
+            }
+            dollars = at_tier;
+        }
+        let long_writes = cache_writes(&self.request.usage).1;
+        if long_writes > 0
+            && !self.adds(UsageKey::CACHE_WRITE_1H_TOKENS, long_writes, &mut dollars)?
+        {
+            self.add_gap(CostGapKind::LongCacheWrites, None);
+        }
+        for (tool, calls) in self.request.billing.into_iter().flat_map(Billing::server_tool_calls) {
+            let is_priced = match tool {
+                Billing::WEB_SEARCH => {
+                    let searches = self.charged_web_searches(calls);
+                    self.adds(UsageKey::WEB_SEARCHES, searches, &mut dollars)?
+                }
+                Billing::FILE_SEARCH => {
+                    self.adds(UsageKey::STORAGE_SEARCHES, calls, &mut dollars)?
+                }
+                Billing::CODE_EXECUTION => {
+                    self.adds(UsageKey::CODE_EXECUTIONS, calls, &mut dollars)?
+                }
+                // "Web fetch usage has no additional charges beyond standard token costs":
+                // https://platform.claude.com/docs/en/about-claude/pricing
+                "web_fetch" => true,
+                _ => false,
+            };
+            if !is_priced {
+                self.add_gap(CostGapKind::ServerTool, Some(tool));
+            }
+        }
+        Some(Cost { micros: to_micros(dollars), gaps: self.gaps })
+    }
+
+    /// Adds usage that may have no price. Returns whether it has one, and updates the cost.
+    fn adds(&mut self, key: UsageKey, count: u64, dollars: &mut f64) -> Option<bool> {
+        self.usage.insert(key, to_number(count));
+        let before = std::mem::replace(dollars, self.price()?);
+        Some(differs(before, *dollars))
+    }
+
+    fn price(&self) -> Option<f64> {
+        let model = self.request.model;
+        let mut request = self.prices.request(model, &self.usage, self.request.sent_at);
+        if let Some(tier) = self.tier {
+            request = request.with_price_context("service_tier", tier);
+        }
+        let priced = self.prices.calculator().calculate(&request).ok()?;
+        Some(priced.total_price)
+    }
+
+    /// Returns the number of web searches that are charged. Google charges for each search only from
+    /// Gemini 3 on, and for each prompt that led to searches before:
+    /// <https://ai.google.dev/gemini-api/docs/pricing>.
+    fn charged_web_searches(&self, searches: u64) -> u64 {
+        let is_charged_by_prompt = self.provider == "google"
+            && ["gemini-1", "gemini-2"].iter().any(|family| self.model.starts_with(family));
+        if is_charged_by_prompt { searches.min(1) } else { searches }
+    }
+
+    fn add_gap(&mut self, kind: CostGapKind, detail: Option<&str>) {
+        let gap = CostGap::new(kind, self.request.model);
+        self.gaps.push(match detail {
+            Some(detail) => gap.with_detail(detail),
+            None => gap,
+        });
+    }
+}
+
+/// Returns the usage that every model has a price for, or is charged as one that has. Counts that
+/// contradict each other are reduced, since the data would have no price for them.
+fn plain_usage(usage: &turnstream::Usage) -> Usage {
+    let read = usage.cache_read_input_tokens.min(usage.input_tokens);
+    Usage::from([
+        (UsageKey::INPUT_TOKENS, to_number(usage.input_tokens)),
+        (UsageKey::OUTPUT_TOKENS, to_number(usage.output_tokens)),
+        (UsageKey::CACHE_READ_TOKENS, to_number(read)),
+        (UsageKey::CACHE_WRITE_TOKENS, to_number(cache_writes(usage).0)),
+    ])
+}
+
+/// Returns the number of all tokens written to a cache, and of those written for an hour.
+fn cache_writes(usage: &turnstream::Usage) -> (u64, u64) {
+    let uncached = usage.input_tokens.saturating_sub(usage.cache_read_input_tokens);
+    let written = usage.cache_write_input_tokens.min(uncached);
+    (written, usage.cache_write_1h_input_tokens.min(written))
+}
+
+#[expect(clippy::cast_precision_loss, reason = "counts of tokens stay far below 2^53")]
+fn to_number(count: u64) -> f64 {
+    count as f64
+}
+
+/// Returns whether two amounts of dollars differ by more than an error of rounding.
+fn differs(one: f64, other: f64) -> bool {
+    (one - other).abs() > 1e-12 * one.abs().max(other.abs())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "the cast saturates, and the amount is not negative"
+)]
+fn to_micros(dollars: f64) -> u64 {
+    (dollars * 1_000_000.0).round() as u64
+}

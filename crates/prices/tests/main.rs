@@ -1,0 +1,7 @@
+//! Runs with the usage of real models cost what the vendors' price pages say for their dates.
+
+mod gaps;
+mod names;
+mod published_prices;
+mod support;
+mod windows;
