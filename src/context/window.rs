@@ -44,8 +44,8 @@ impl Window {
     /// Creates a window whose size depends on the model. `otherwise` is the number of tokens for
     /// models that `windows` does not know.
     ///
-    /// An agent uses the size for the [model](crate::provider::Provider::model) of the provider that
-    /// it would send the next request to, which may be a fallback.
+    /// An agent uses the size for the [model](crate::provider::Provider::model) of the provider
+    /// that it would send the next request to, which may be a fallback.
     ///
     /// ```
     /// use turnstream::context::Window;

@@ -304,7 +304,8 @@ impl JournalState {
         costs.reduce(|sum, cost| Some(sum?.saturating_add(cost?))).unwrap_or(Some(0))
     }
 
-    /// Adds to `gaps` what the costs of all sub-agents, at all levels of nesting, do not include.
+    /// Adds to `gaps` the reasons why the costs of all sub-agents, at all levels of nesting, are
+    /// not exact.
     fn add_nested_cost_gaps(&self, gaps: &mut Vec<CostGap>) {
         for nested in self.nested_journals.values() {
             nested.journal.with_state(|book| {

@@ -60,7 +60,7 @@ struct EndedRuns {
     usage: Usage,
     /// `None` if the cost of any of the runs is unknown.
     cost: Option<u64>,
-    /// What the cost does not include.
+    /// The reasons why the cost is not exact.
     gaps: Vec<CostGap>,
 }
 
@@ -343,7 +343,7 @@ impl RunFold {
         self.ended_runs.cost.filter(|_| self.ended_runs.usage == self.usage())
     }
 
-    /// Returns what the cost of the runs that have ended does not include.
+    /// Returns the reasons why the cost of the runs that have ended is not exact.
     pub(super) fn cost_gaps(&self) -> &[CostGap] {
         &self.ended_runs.gaps
     }

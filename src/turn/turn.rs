@@ -63,8 +63,9 @@ impl Turn {
         self.response_id.as_deref()
     }
 
-    /// Returns what the provider reported about the turn's price beside the token usage: the service
-    /// tier, if it was not the standard tier, and the calls of tools on the provider's servers.
+    /// Returns what the provider reported about the turn's price beside the token usage: the
+    /// service tier, if it was not the standard tier, and the calls of tools on the provider's
+    /// servers.
     pub fn billing(&self) -> Option<&Billing> {
         self.billing.as_deref()
     }

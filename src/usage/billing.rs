@@ -1,11 +1,11 @@
-//! What a provider reports about a turn, beside its tokens, that affects the turn's price.
+//! The service tier and the server tools of a turn, which affect its price.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// What a provider reports about a turn, beside its [`Usage`](crate::Usage), that affects the
-/// turn's price.
+/// The service tier and the server tools of a turn, which affect its price beside its
+/// [`Usage`](crate::Usage).
 ///
 /// ```
 /// use turnstream::usage::Billing;

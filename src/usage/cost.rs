@@ -1,4 +1,4 @@
-//! The cost of a request, and what it does not include.
+//! The cost of a request, and the reasons why it is not exact.
 
 use std::fmt;
 
@@ -33,7 +33,7 @@ impl Cost {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct CostGap {
-    /// What the cost does not include, or includes at another price.
+    /// The part of the cost that is missing, or included at another price.
     pub kind: CostGapKind,
     /// The name of the model.
     pub model: String,
@@ -52,16 +52,16 @@ pub enum CostGapKind {
     /// The model that answered has no price. Its tokens are charged at the price of the requested
     /// model.
     PricedAsRequested,
-    /// The price of the service tier is unknown. The tokens are charged at the standard price, which
-    /// is too high for a tier with a discount, and too low for any other tier.
+    /// The price of the service tier is unknown. The tokens are charged at the standard price,
+    /// which is too high for a tier with a discount, and too low for any other tier.
     ServiceTier,
     /// The fees of a server tool are unknown and not included: the cost is a lower bound.
     ServerTool,
     /// The price of cache writes for an hour is unknown. They are charged at the price of other
     /// cache writes: the cost is a lower bound.
     LongCacheWrites,
-    /// An attempt was cut off or retracted before its end. The provider may have charged more tokens
-    /// than it had reported by then: the cost is a lower bound.
+    /// An attempt was cut off or retracted before its end. The provider may have charged more
+    /// tokens than it had reported by then: the cost is a lower bound.
     CutOffTurn,
     /// A kind that this version of the crate does not know.
     #[serde(other)]

@@ -3,12 +3,12 @@
 //! | | |
 //! |---|---|
 //! | [`Usage`] | the tokens of a turn or a run |
-//! | [`Billing`] | whatever else a provider reports about a turn that affects its price |
+//! | [`Billing`] | the service tier and the server tools of a turn, which affect its price |
 //! | [`Prices`] | the prices of models: your own [`Price`]s, and a [`PriceSource`] for all others |
 //! | [`Cost`] | the cost of one request, with a [`CostGap`] for everything that it does not include |
 //!
-//! The crate contains no prices, because vendors change them. The crate `turnstream-prices` contains
-//! a price source; see the [guide](crate::guide::budgets).
+//! The crate contains no prices, because vendors change them. The crate `turnstream-prices`
+//! contains a price source; see the [guide](crate::guide::budgets).
 
 mod billing;
 mod cost;

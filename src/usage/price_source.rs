@@ -6,14 +6,14 @@ use crate::usage::{Billing, Cost, Usage};
 
 /// A source of prices for requests, such as the bundled prices of the crate `turnstream-prices`.
 ///
-/// A source is given a whole request, so a price may depend on the length of the prompt, the service
-/// tier and the date. Add a source to [`Prices`](crate::usage::Prices) with
+/// A source is given a whole request, so a price may depend on the length of the prompt, the
+/// service tier and the date. Add a source to [`Prices`](crate::usage::Prices) with
 /// [`with_source`](crate::usage::Prices::with_source).
 ///
-/// The methods are called while a run holds a lock, so they must return quickly and must not use the
-/// run. For the same request, they must always return the same cost. In particular, they must not
-/// read the clock: a run that is replayed, or continued on another machine, must arrive at the same
-/// cost.
+/// The methods are called while a run holds a lock, so they must return quickly and must not use
+/// the run. For the same request, they must always return the same cost. In particular, they must
+/// not read the clock: a run that is replayed, or continued on another machine, must arrive at the
+/// same cost.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -46,7 +46,7 @@ pub trait PriceSource: Send + Sync {
 
     /// Returns the cost of a request, or `None` if the source has no price for the model.
     ///
-    /// Whatever the source cannot price must be in [`Cost::gaps`].
+    /// Everything that the source cannot price must be in [`Cost::gaps`].
     fn cost(&self, request: &PricedRequest<'_>) -> Option<Cost>;
 }
 
@@ -68,7 +68,7 @@ pub struct PricedRequest<'a> {
     pub model: &'a str,
     /// The tokens of this request alone.
     pub usage: Usage,
-    /// What the provider reported beside the tokens.
+    /// The provider's report beside the tokens.
     pub billing: Option<&'a Billing>,
     /// When the request was sent.
     pub sent_at: SystemTime,
@@ -80,7 +80,7 @@ impl<'a> PricedRequest<'a> {
         Self { model, usage, billing: None, sent_at }
     }
 
-    /// Sets what the provider reported beside the tokens.
+    /// Sets the provider's report beside the tokens.
     pub fn with_billing(mut self, billing: &'a Billing) -> Self {
         self.billing = Some(billing);
         self

@@ -113,12 +113,14 @@ impl Prices {
         if let Some(price) = self.table.get(model) {
             return Some(KnownPrice::Own(*price));
         }
-        let source = |_| self.source.clone().map(KnownPrice::Source);
-        match self.source.as_ref().and_then(|source| source.find_name(model)) {
-            Some(NameMatch::Exact) => source(()),
+        let known = self.source.as_ref().and_then(|source| {
+            Some((source.find_name(model)?, KnownPrice::Source(Arc::clone(source))))
+        });
+        match known {
+            Some((NameMatch::Exact, price)) => Some(price),
             by_rule => match self.get(model) {
                 Some(price) => Some(KnownPrice::Own(*price)),
-                None => by_rule.map(|_| ()).and_then(source),
+                None => by_rule.map(|(_, price)| price),
             },
         }
     }

@@ -12,6 +12,7 @@
 //! | `misuse` | panics, drops, large values and unusual tools |
 
 mod abandoned_runs;
+mod costs;
 mod drawn_runs;
 mod early_ends;
 mod hub;

@@ -77,7 +77,8 @@ impl BundledPrices {
     }
 
     /// Uses the prices of one provider for all models, such as `azure`, `groq` or `openrouter`. See
-    /// the [list of providers](https://github.com/pydantic/genai-prices/tree/main/prices/providers).
+    /// the [list of
+    /// providers](https://github.com/pydantic/genai-prices/tree/main/prices/providers).
     ///
     /// # Errors
     ///

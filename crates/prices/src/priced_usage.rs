@@ -8,8 +8,8 @@ use crate::bundled_prices::BundledPrices;
 /// Calculates the cost of one request, and determines what it does not include.
 ///
 /// The data does not state which kinds of usage a model has prices for. A kind without a price is
-/// charged as a more general kind, or not at all. Therefore, each kind of usage that only some models
-/// have a price for is added by itself: if it does not change the cost, it has no price.
+/// charged as a more general kind, or not at all. Therefore, each kind of usage that only some
+/// models have a price for is added separately: if it does not change the cost, it has no price.
 pub(crate) struct PricedUsage<'a> {
     prices: &'a BundledPrices,
     request: &'a PricedRequest<'a>,
@@ -90,8 +90,8 @@ impl<'a> PricedUsage<'a> {
         Some(priced.total_price)
     }
 
-    /// Returns the number of web searches that are charged. Google charges for each search only from
-    /// Gemini 3 on, and for each prompt that led to searches before:
+    /// Returns the number of web searches that are charged. Google charges for each search only
+    /// from Gemini 3 on, and for each prompt that led to searches before:
     /// <https://ai.google.dev/gemini-api/docs/pricing>.
     fn charged_web_searches(&self, searches: u64) -> u64 {
         let is_charged_by_prompt = self.provider == "google"

@@ -1,4 +1,4 @@
-//! What a cost does not include is named, each once.
+//! Everything that a cost does not include is named once.
 
 use turnstream::ErrorKind;
 use turnstream::agent::{Agent, Budget};

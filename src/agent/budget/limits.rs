@@ -132,7 +132,7 @@ impl Budget {
     /// Sets the prices from which [`Outcome::cost`](crate::Outcome::cost) is calculated, without
     /// limiting the cost. The prices replace the budget's earlier prices.
     ///
-    /// Each request is charged by itself, at the price of the model that answered or, if `prices`
+    /// Each request is charged separately, at the price of the model that answered or, if `prices`
     /// has no price for that model, at the price of the requested model. If both prices are missing
     /// and there is no cost limit, the run continues, and the outcome reports no cost.
     /// [`Outcome::cost_gaps`](crate::Outcome::cost_gaps) names every model without a price, and

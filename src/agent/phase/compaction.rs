@@ -314,16 +314,20 @@ fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option
     }
     // The usage so far belongs to the previous request.
     run.budget_usage(state);
+    let sent_at = run.request_time();
     let model: Option<Arc<str>> = model.map(Arc::from);
-    let used = model.as_ref().map(|model| run.rate(model)).unwrap_or_default();
     let account = &run.control().usage;
-    if used.is_known() {
-        return account.begin_request(used);
+    let requested = budget.rate(&Arc::from(run.provider(state).model()), sent_at);
+    let used = model.as_ref().map(|model| budget.rate(model, sent_at));
+    if let Some(used) = &used
+        && used.is_known()
+    {
+        return account.begin_request(used.clone());
     }
-    let requested = run.rate(&Arc::from(run.provider(state).model()));
-    match requested.is_known() || !budget.requires_prices() {
+    match requested.is_known() {
         true => account.begin_request(requested),
-        false => account.close_request(),
+        false if budget.requires_prices() => account.close_request(),
+        false => account.begin_request(used.unwrap_or(requested)),
     }
     let gap = |model: &Arc<str>| CostGap::new(CostGapKind::PricedAsRequested, &**model);
     account.add_gap(|rate| model.as_ref().filter(|_| rate.is_known()).map(gap));

@@ -42,8 +42,9 @@ pub(in crate::agent) async fn next_request(
     request.validate()?;
     let model = request.model.as_deref().unwrap_or(run.provider(&counted).model());
     let model = Arc::from(model);
-    let rate = run.rate(&model);
-    run.settings.limits.budget.check_rate(&rate)?;
+    let budget = &run.settings.limits.budget;
+    let rate = budget.rate(&model, run.request_time());
+    budget.check_rate(&rate)?;
     if !wait_for_pool(run, &counted, &request, &rate).await? {
         return Ok((state, None));
     }

@@ -112,18 +112,13 @@ impl RunShared {
         self.control().usage.charge(self.handle.usage(), |more, cost| budget.charge(more, cost))
     }
 
-    /// Returns the price of a request to the model that is sent now.
-    pub(in crate::agent) fn rate(&self, model: &Arc<str>) -> Rate {
-        let budget = &self.settings.limits.budget;
-        match budget.depends_on_time() {
-            true => budget.rate(model, self.request_time()),
-            false => budget.rate(model, SystemTime::UNIX_EPOCH),
+    /// Returns the time of a request that is sent now, if its price may depend on the time. A run
+    /// that is replayed or continued elsewhere uses the recorded time, so that it arrives at the
+    /// same cost.
+    pub(in crate::agent) fn request_time(&self) -> SystemTime {
+        if !self.settings.limits.budget.depends_on_time() {
+            return SystemTime::UNIX_EPOCH;
         }
-    }
-
-    /// Returns the time of a request. A run that is replayed or continued elsewhere uses the
-    /// recorded time, so that it arrives at the same cost.
-    fn request_time(&self) -> SystemTime {
         let now_ms = || {
             let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
             u64::try_from(now.unwrap_or_default().as_millis()).unwrap_or(u64::MAX)

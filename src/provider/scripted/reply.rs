@@ -54,7 +54,7 @@ pub enum ReplyStep {
     Delta(u32, ContentDelta),
     /// The turn's token usage so far.
     Usage(Usage),
-    /// What the provider reports about the turn's price beside the token usage. It has no form on
+    /// The service tier and the calls of the provider's own tools. They have no form on
     /// any wire.
     Billing(Billing),
     /// An event that the turn yields unchanged. It has no form on any wire.
@@ -214,7 +214,7 @@ impl Reply {
         self.with_step(ReplyStep::Usage(usage))
     }
 
-    /// Adds a report of what affects the turn's price beside the token usage.
+    /// Adds a report of the service tier and the calls of the provider's own tools.
     pub fn billing(self, billing: Billing) -> Self {
         self.with_step(ReplyStep::Billing(billing))
     }

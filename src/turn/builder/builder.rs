@@ -155,8 +155,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the number of calls of a tool that ran on the provider's servers. The count replaces the
-    /// earlier count for this tool.
+    /// Sets the number of calls of a tool that ran on the provider's servers. The count replaces
+    /// the earlier count for this tool.
     pub fn set_server_tool_calls(&mut self, tool: &str, calls: u64) {
         if calls == 0 && self.partial.billing.is_none() {
             return;

@@ -37,7 +37,7 @@ struct Charged {
     total: ChargedUsage,
     /// The part of the cost that has been charged to the pool.
     drained_cost: u64,
-    /// What the cost of the closed requests does not include.
+    /// The reasons why the cost of the closed requests is not exact.
     gaps: Vec<CostGap>,
     request: OpenRequest,
 }
@@ -46,11 +46,11 @@ struct Charged {
 #[derive(Default)]
 struct OpenRequest {
     rate: Rate,
-    /// What the provider reported beside the tokens; known once the turn is complete.
+    /// The provider's report beside the tokens; known once the turn is complete.
     billing: Option<Billing>,
     /// The usage and cost of all earlier requests.
     before: ChargedUsage,
-    /// What the cost of this request does not include.
+    /// The reasons why the cost of this request is not exact.
     gaps: Vec<CostGap>,
 }
 
@@ -105,7 +105,7 @@ impl UsageAccount {
         lock_ignoring_poison(&self.charged).close_request();
     }
 
-    /// Sets the price of the open request, and what the provider reported beside the tokens.
+    /// Sets the price of the open request, and the provider's report beside the tokens.
     pub(in crate::agent) fn set_final_price(
         &self,
         rate: impl FnOnce(&Rate) -> Option<Rate>,
@@ -128,7 +128,7 @@ impl UsageAccount {
         }
     }
 
-    /// Returns what the cost charged so far does not include. Each gap occurs once.
+    /// Returns the reasons why the cost charged so far is not exact. Each gap occurs once.
     pub(in crate::agent) fn gaps(&self) -> Vec<CostGap> {
         let charged = lock_ignoring_poison(&self.charged);
         let mut gaps = charged.gaps.clone();

@@ -67,7 +67,7 @@ pub(super) struct MessageMeta {
 struct ExtraUsage {
     server_tool_use: Option<RawJson>,
     iterations: Option<RawJson>,
-    /// What else affects the price.
+    /// The values that affect the price beside the token counts.
     billing: Billing,
 }
 
@@ -91,7 +91,7 @@ impl MessageMeta {
         }
     }
 
-    /// Returns what affects the price of the turn beside its token counts.
+    /// Returns the values that affect the price of the turn beside its token counts.
     pub(super) fn billing(&self) -> &Billing {
         &self.usage.billing
     }
