@@ -104,7 +104,7 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
                 let partial = error.find_source::<PartialTurn>();
                 let usage = partial.map_or_else(Usage::default, PartialTurn::usage);
                 let why = format!("the turn failed: {error}");
-                yield Ok(Step::Value(TurnEvent::Retracted { why, usage }.into()));
+                yield Ok(Step::Value(TurnEvent::Retracted { why, usage: usage.into() }.into()));
             }
             let mut steps = then(error);
             while let Some(step) = steps.next().await {
