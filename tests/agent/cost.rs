@@ -270,13 +270,13 @@ async fn every_model_without_a_price_is_named_once() {
     assert_eq!((outcome.cost, gaps_of(&outcome)), (None, vec![]));
 }
 
-/// A provider whose model `cheap` is served by the model `other`.
-struct Redirected;
+/// A provider whose model `cheap` is served by another model.
+struct Redirected(&'static str);
 
 impl Provider for Redirected {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let other = Scripted::new([Reply::text("done").usage(TURN_USAGE)]);
-        other.with_model("other").stream_turn(request)
+        other.with_model(self.0).stream_turn(request)
     }
 
     fn model(&self) -> &str {
@@ -287,10 +287,18 @@ impl Provider for Redirected {
 #[tokio::test]
 async fn an_answer_of_a_model_without_a_price_is_charged_as_requested_and_named() {
     let prices = Prices::new().with_price("cheap", price_per_million(1.0));
-    let agent = Agent::new(Redirected).with_budget(Budget::new().with_prices(prices));
+    let agent = Agent::new(Redirected("other")).with_budget(Budget::new().with_prices(prices));
     let outcome = agent.run("go").outcome().await;
     assert_eq!(outcome.cost, Some(1_000));
     assert_eq!(gaps_of(&outcome), [(CostGapKind::PricedAsRequested, "other")]);
+}
+
+#[tokio::test]
+async fn an_answer_of_a_model_with_a_price_is_charged_at_the_time_of_its_request() {
+    let agent = Agent::new(Redirected("tiered")).with_budget(tiered());
+    let outcome = agent.with_world(|_, _| SentAt(7)).run("go").outcome().await;
+    assert_eq!(outcome.cost, Some(1_000 + 7));
+    assert_eq!(gaps_of(&outcome), []);
 }
 
 #[tokio::test]

@@ -321,7 +321,7 @@ impl Budget {
         let model = Arc::clone(model);
         match self.find_price(&model).filter(KnownPrice::is_valid) {
             Some(price) => Rate::Known { model, price, sent_at },
-            None => Rate::Unknown { model },
+            None => Rate::Unknown { model, sent_at },
         }
     }
 
@@ -333,7 +333,7 @@ impl Budget {
     /// cannot be enforced because the model's price is missing, negative or NaN.
     pub(in crate::agent) fn check_rate(&self, rate: &Rate) -> Result<(), Error> {
         match rate {
-            Rate::Unknown { model } if self.requires_prices() => {
+            Rate::Unknown { model, .. } if self.requires_prices() => {
                 let problem = match self.find_price(model) {
                     Some(_) => "no usable price",
                     None => "no price",

@@ -12,7 +12,7 @@ pub(crate) enum Rate {
     #[default]
     NoPrices,
     /// The budget has prices, but not for this model.
-    Unknown { model: Arc<str> },
+    Unknown { model: Arc<str>, sent_at: SystemTime },
     /// The price of the model, and the time at which the request was sent.
     Known { model: Arc<str>, price: KnownPrice, sent_at: SystemTime },
 }
@@ -29,7 +29,7 @@ impl Rate {
         };
         match self {
             Self::NoPrices => Cost::default(),
-            Self::Unknown { model } => unknown(model),
+            Self::Unknown { model, .. } => unknown(model),
             Self::Known { model, price, sent_at } => {
                 let request = PricedRequest::new(model, usage, *sent_at);
                 let request = match billing {
@@ -50,16 +50,16 @@ impl Rate {
     pub(crate) fn model(&self) -> Option<&str> {
         match self {
             Self::NoPrices => None,
-            Self::Unknown { model } | Self::Known { model, .. } => Some(model),
+            Self::Unknown { model, .. } | Self::Known { model, .. } => Some(model),
         }
     }
 
-    /// Returns the time at which the request was sent. If no price is known, the time does not
-    /// matter.
+    /// Returns the time at which the request was sent. If the budget has no prices, the time does
+    /// not matter.
     pub(crate) fn sent_at(&self) -> SystemTime {
         match self {
-            Self::NoPrices | Self::Unknown { .. } => SystemTime::UNIX_EPOCH,
-            Self::Known { sent_at, .. } => *sent_at,
+            Self::NoPrices => SystemTime::UNIX_EPOCH,
+            Self::Unknown { sent_at, .. } | Self::Known { sent_at, .. } => *sent_at,
         }
     }
 }
