@@ -45,7 +45,7 @@ pub enum Event {
         /// The tokens used to create the replacement, including those used for discarded attempts.
         /// These tokens count towards the run's usage. The field is not serialized if the usage is
         /// zero.
-        usage: Usage,
+        usage: Box<Usage>,
     },
     /// A request is about to be sent.
     TurnStarted {

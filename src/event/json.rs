@@ -90,7 +90,7 @@ impl From<EventOwned> for Event {
         match read {
             EventOwned::Appended { why, id, items } => Self::Appended { why, id, items },
             EventOwned::Rewritten { why, from, to, items, usage } => {
-                Self::Rewritten { why, from, to, items, usage }
+                Self::Rewritten { why, from, to, items, usage: Box::new(usage) }
             }
             EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
@@ -116,7 +116,7 @@ impl Serialize for Event {
             }
             Self::Appended { why, id, items } => EventRef::Appended { why: *why, id, items },
             Self::Rewritten { why, from, to, items, usage } => {
-                EventRef::Rewritten { why: *why, from: *from, to: *to, items, usage: *usage }
+                EventRef::Rewritten { why: *why, from: *from, to: *to, items, usage: **usage }
             }
             Self::TurnStarted { turn, model, transition } => {
                 EventRef::TurnStarted { turn: *turn, model, transition: *transition }

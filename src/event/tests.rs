@@ -138,7 +138,7 @@ fn the_events_of_a_run_are_flat_objects() {
         from: 3,
         to: 17,
         items: Vec::new(),
-        usage,
+        usage: Box::new(usage),
     };
     round_trip(
         &rewritten(Usage::default()),

@@ -166,7 +166,7 @@ impl RunFold {
             }
             Event::Rewritten { from, to, items, usage, .. } => {
                 self.flush_open_turn();
-                self.usage += *usage;
+                self.usage += **usage;
                 self.earlier_new_items.extend(
                     self.history.entries_after(self.new_items_start).map(|(_, item)| item.clone()),
                 );

@@ -123,9 +123,9 @@ impl TraceFold {
                 self.add_usage(**usage, now);
             }
             Event::Rewritten { why, usage, .. } => {
-                self.add_usage(*usage, now);
-                if *usage != Usage::default() {
-                    let action = TraceAction::Helper { purpose: *why, usage: *usage };
+                self.add_usage(**usage, now);
+                if **usage != Usage::default() {
+                    let action = TraceAction::Helper { purpose: *why, usage: **usage };
                     let (turn, result) = (self.run.turn_number, TraceResult::default());
                     let step = self.new_step(turn, String::new(), action, result, (None, now));
                     steps.push(step);

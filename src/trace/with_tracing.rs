@@ -108,7 +108,7 @@ impl RunLog {
                 debug!(parent: &self.span, ?why, items = items.len(), "items were appended");
             }
             Event::Rewritten { why, from, to, items, usage } => {
-                self.on_rewritten(*why, to - from, items.len(), *usage);
+                self.on_rewritten(*why, to - from, items.len(), **usage);
             }
             Event::TurnStarted { turn, model, transition } => {
                 let chat = info_span!(

@@ -614,7 +614,7 @@ fn token_counts_exclude_tombstoned_items() {
     let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());
     for TombstoneEdit { from, to, items } in history.tombstone_edits([4]).unwrap() {
-        let (why, usage) = (RewriteReason::Tombstoned, turnstream::Usage::default());
+        let (why, usage) = (RewriteReason::Tombstoned, Box::default());
         journal.observe(&Event::Rewritten { why, from, to, items: items.clone(), usage });
         TombstoneEdit { from, to, items }.apply(&mut history);
     }

@@ -605,7 +605,10 @@ async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
         ..RemainingBudget::default()
     });
     let why = RewriteReason::Compacted;
-    let rewritten = |usage| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage };
+    let rewritten = |usage: Usage| {
+        let usage = usage.into();
+        Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage }
+    };
     trace.observe(&rewritten(usage(300)));
     let step = trace.last_event().unwrap();
     assert_eq!(step.action, TraceAction::Helper { purpose: why, usage: usage(300) });

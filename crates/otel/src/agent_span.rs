@@ -141,7 +141,7 @@ impl AgentSpan {
             }
             Event::Tool(tool) => self.on_tool_event(tool),
             Event::Rewritten { why, from, to, items, usage } => {
-                self.on_rewritten(*why, to - from, items.len(), *usage);
+                self.on_rewritten(*why, to - from, items.len(), **usage);
             }
             Event::Continued { reason } => self.on_continued(*reason),
             _ => self.last_event_at = self.settings.clock.now(),

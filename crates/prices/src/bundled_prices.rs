@@ -2,14 +2,13 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::SystemTime;
 
-use genai_prices::{Calculator, PriceRequest, Usage};
+use genai_prices::Calculator;
 use turnstream::context::ContextWindows;
 use turnstream::usage::{Cost, NameMatch, PriceSource, PricedRequest};
 use turnstream::{Error, ErrorKind};
 
-use crate::priced_usage::PricedUsage;
+use crate::priced_usage::{Listed, PricedUsage};
 
 /// The published prices and context windows of models, in US dollars. Cheap to clone.
 ///
@@ -98,30 +97,8 @@ impl BundledPrices {
         }
     }
 
-    /// Returns the provider and the id of the listed model that a name stands for.
-    fn find(&self, model: &str) -> Option<(String, String)> {
-        // The price of nothing, at any time, only to match the name.
-        let usage = Usage::new();
-        let request = self.request(model, &usage, SystemTime::UNIX_EPOCH);
-        let priced = self.data.calculator().calculate(&request).ok()?;
-        Some((priced.provider_id, priced.model_id))
-    }
-
-    pub(crate) fn request<'a>(
-        &'a self,
-        model: &'a str,
-        usage: &'a Usage,
-        sent_at: SystemTime,
-    ) -> PriceRequest<'a> {
-        let request = PriceRequest::new(model, usage).with_timestamp(sent_at);
-        match &self.provider {
-            Some(provider) => request.with_provider_id(provider),
-            None => request,
-        }
-    }
-
-    pub(crate) fn calculator(&self) -> &Calculator {
-        self.data.calculator()
+    fn find(&self, model: &str) -> Option<Listed> {
+        Listed::find(self.data.calculator(), self.provider.as_deref(), model)
     }
 }
 
@@ -133,28 +110,27 @@ impl Default for BundledPrices {
 
 impl PriceSource for BundledPrices {
     fn find_name(&self, model: &str) -> Option<NameMatch> {
-        let (_, listed) = self.find(model)?;
-        match listed.eq_ignore_ascii_case(model) {
+        match self.find(model)?.model.eq_ignore_ascii_case(model) {
             true => Some(NameMatch::Exact),
             false => Some(NameMatch::ByRule),
         }
     }
 
     fn cost(&self, request: &PricedRequest<'_>) -> Option<Cost> {
-        let (provider, model) = self.find(request.model)?;
-        PricedUsage::new(self, request, &provider, &model).cost()
+        let listed = self.find(request.model)?;
+        PricedUsage::new(self.data.calculator(), request, listed).cost()
     }
 }
 
 impl ContextWindows for BundledPrices {
     fn context_window(&self, model: &str) -> Option<u64> {
-        let (provider, model) = self.find(model)?;
+        let listed = self.find(model)?;
         let calculator = self.data.calculator();
-        let found = calculator.find_provider(Some(&provider), None).ok().flatten();
+        let found = calculator.find_provider(Some(&listed.provider), None).ok().flatten();
         // Some providers serve the models of others, which are listed there.
         let providers = found.into_iter().chain(calculator.providers());
         let mut models = providers.flat_map(|provider| provider.models());
-        models.find(|listed| listed.id() == model)?.context_window()
+        models.find(|model| model.id() == listed.model)?.context_window()
     }
 }
 

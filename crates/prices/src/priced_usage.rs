@@ -1,9 +1,34 @@
 //! The cost of one request.
 
-use genai_prices::{Usage, UsageKey};
+use std::time::SystemTime;
+
+use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
 use turnstream::usage::{Billing, Cost, CostGap, CostGapKind, PricedRequest};
 
-use crate::bundled_prices::BundledPrices;
+/// The model that a name stands for.
+pub(crate) struct Listed {
+    /// The id of the provider.
+    pub(crate) provider: String,
+    /// The id of the model.
+    pub(crate) model: String,
+}
+
+impl Listed {
+    /// Finds the model that a name stands for. If `provider` is `None`, the name determines the
+    /// provider.
+    pub(crate) fn find(
+        calculator: &Calculator,
+        provider: Option<&str>,
+        model: &str,
+    ) -> Option<Self> {
+        // The price of nothing, at any time, only to match the name.
+        let usage = Usage::new();
+        let mut request = PriceRequest::new(model, &usage).with_timestamp(SystemTime::UNIX_EPOCH);
+        request.provider_id = provider;
+        let priced = calculator.calculate(&request).ok()?;
+        Some(Self { provider: priced.provider_id, model: priced.model_id })
+    }
+}
 
 /// Calculates the cost of one request, and determines what it does not include.
 ///
@@ -11,11 +36,9 @@ use crate::bundled_prices::BundledPrices;
 /// charged as a more general kind, or not at all. Therefore, each kind of usage that only some
 /// models have a price for is added separately: if it does not change the cost, it has no price.
 pub(crate) struct PricedUsage<'a> {
-    prices: &'a BundledPrices,
+    calculator: &'a Calculator,
     request: &'a PricedRequest<'a>,
-    provider: &'a str,
-    /// The id of the listed model.
-    model: &'a str,
+    listed: Listed,
     usage: Usage,
     tier: Option<&'a str>,
     gaps: Vec<CostGap>,
@@ -23,13 +46,12 @@ pub(crate) struct PricedUsage<'a> {
 
 impl<'a> PricedUsage<'a> {
     pub(crate) fn new(
-        prices: &'a BundledPrices,
+        calculator: &'a Calculator,
         request: &'a PricedRequest<'a>,
-        provider: &'a str,
-        model: &'a str,
+        listed: Listed,
     ) -> Self {
         let usage = plain_usage(&request.usage);
-        Self { prices, request, provider, model, usage, tier: None, gaps: Vec::new() }
+        Self { calculator, request, listed, usage, tier: None, gaps: Vec::new() }
     }
 
     /// Returns `None` if the request cannot be priced at all.
@@ -81,12 +103,13 @@ impl<'a> PricedUsage<'a> {
     }
 
     fn price(&self) -> Option<f64> {
-        let model = self.request.model;
-        let mut request = self.prices.request(model, &self.usage, self.request.sent_at);
+        let mut request = PriceRequest::new(self.request.model, &self.usage)
+            .with_provider_id(&self.listed.provider)
+            .with_timestamp(self.request.sent_at);
         if let Some(tier) = self.tier {
             request = request.with_price_context("service_tier", tier);
         }
-        let priced = self.prices.calculator().calculate(&request).ok()?;
+        let priced = self.calculator.calculate(&request).ok()?;
         Some(priced.total_price)
     }
 
@@ -94,8 +117,8 @@ impl<'a> PricedUsage<'a> {
     /// from Gemini 3 on, and for each prompt that led to searches before:
     /// <https://ai.google.dev/gemini-api/docs/pricing>.
     fn charged_web_searches(&self, searches: u64) -> u64 {
-        let is_charged_by_prompt = self.provider == "google"
-            && ["gemini-1", "gemini-2"].iter().any(|family| self.model.starts_with(family));
+        let is_charged_by_prompt = self.listed.provider == "google"
+            && ["gemini-1", "gemini-2"].iter().any(|family| self.listed.model.starts_with(family));
         if is_charged_by_prompt { searches.min(1) } else { searches }
     }
 

@@ -288,14 +288,15 @@ fn compaction_event(
         Ok(compaction) => {
             let Compaction { from, to, items, usage, model } = compaction?;
             charge_compaction(run, state, usage, model.as_deref());
-            Some(Event::Rewritten { why, from, to, items, usage })
+            Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
         }
         Err(error) => {
             run.hooks().on_failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
             charge_compaction(run, state, usage, None);
             let paid = usage != Usage::default();
-            paid.then(|| Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
+            let usage = usage.into();
+            paid.then_some(Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
         }
     }
 }

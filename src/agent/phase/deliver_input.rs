@@ -126,6 +126,6 @@ fn next_owner_change(
         }
         let TombstoneEdit { from, to, items } = next(&control.inbox.tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
-        Some(Event::Rewritten { why, from, to, items, usage })
+        Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
     })
 }

@@ -90,8 +90,7 @@ impl SaveCallback {
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
-        Event::Turn(TurnEvent::Retracted { usage, .. }) => **usage,
-        Event::Rewritten { usage, .. } => *usage,
+        Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => **usage,
         _ => Usage::default(),
     }
 }

@@ -75,7 +75,7 @@ async fn the_history_is_summarised_before_the_request_that_nears_the_window() {
     );
     assert_eq!(outcome.usage, token_usage(2_050, 45), "the summary counts");
     let rewritten = events.iter().find_map(|event| match event {
-        Event::Rewritten { usage, .. } => Some(*usage),
+        Event::Rewritten { usage, .. } => Some(**usage),
         _ => None,
     });
     assert_eq!(rewritten, Some(token_usage(50, 5)));
