@@ -9,6 +9,8 @@ use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde::ser::{Serialize, Serializer};
 use serde_json::value::RawValue;
 
+use crate::item::normalized_json::is_normalized;
+
 /// A JSON value that is stored as compact text and is cheap to clone.
 ///
 /// A raw JSON value preserves the order of its keys, even when it passes through another
@@ -44,7 +46,8 @@ impl RawJson {
     ///
     /// Returns an error if `text` is not a single valid JSON value.
     pub fn parse(text: &str) -> Result<Self, serde_json::Error> {
-        serde_json::from_str(text)
+        // Servers usually write JSON that needs no normalization.
+        if is_normalized(text) { Ok(Self(text.into())) } else { serde_json::from_str(text) }
     }
 
     /// Returns the value as compact JSON.

@@ -13,6 +13,7 @@ mod item;
 pub(crate) mod json;
 mod json_values;
 pub(crate) mod model_json;
+mod normalized_json;
 mod number_set;
 mod open_calls;
 mod pending_call;
@@ -38,6 +39,7 @@ pub(crate) use json_values::{
     MAX_JSON_VALUES, from_bounded_json, has_more_values_than, has_too_many_values,
     too_many_values_message,
 };
+pub(crate) use normalized_json::plain_text_len;
 pub(crate) use number_set::NumberSet;
 pub(crate) use open_calls::OpenCalls;
 pub use pending_call::PendingCall;
