@@ -43,6 +43,7 @@ use std::ops::Range;
 
 use memchr::memchr2;
 
+use crate::item::plain_text_len;
 use crate::sse::Frame;
 
 /// Members whose values vary from frame to frame and are not read by any decoder. `OpenAI` numbers
@@ -147,8 +148,9 @@ impl<K: Copy> FrameTemplate<K> {
             return None;
         }
         self.counts.clear();
-        // In the most frequent case, only the text differs.
-        if let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
+        // In most wire formats, only the text differs.
+        if self.holes.is_empty()
+            && let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
             && let Some((text, len)) = read_literal(rest)
             && rest[len..] == self.data[self.text.end..]
         {
@@ -275,10 +277,8 @@ fn literal_range(data: &str, text: &str) -> Option<Range<usize>> {
 /// Reads a string literal whose opening quote precedes `data`. Returns the text and the number of
 /// bytes before the closing quote, or `None` if the literal is empty or the parser might reject it.
 fn read_literal(data: &str) -> Option<(Cow<'_, str>, usize)> {
-    // The text is short, so a vectorized search would take more time than it saves.
-    let ends = |byte: &u8| matches!(byte, b'"' | b'\\' | ..b' ');
-    let len = data.as_bytes().iter().position(ends)?;
-    match data.as_bytes()[len] {
+    let len = plain_text_len(data.as_bytes());
+    match data.as_bytes().get(len)? {
         b'"' if len > 0 => Some((Cow::Borrowed(&data[..len]), len)),
         b'\\' => read_escaped_literal(data),
         _ => None,
