@@ -216,7 +216,8 @@ pub(in crate::provider) fn serialize_body(
     if extra.is_empty() {
         return Ok(out);
     }
-    let mut fields: OrderedFields = serde_json::from_slice(&out).map_err(serialization_error)?;
+    let mut fields: OrderedFields<'_> =
+        serde_json::from_slice(&out).map_err(serialization_error)?;
     let mut merge = || {
         for (name, extra) in extra {
             let own = fields.get(name).map_or(&b""[..], |own| own.get().as_bytes());

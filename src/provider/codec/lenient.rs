@@ -196,6 +196,10 @@ pub(in crate::provider) struct MaybeObject<T> {
 #[derive(Clone, Debug, Default)]
 pub(in crate::provider) struct LenientList<T>(pub(in crate::provider) Vec<T>);
 
+/// The elements of an array, as raw JSON. A JSON value that is not an array becomes an empty list.
+#[derive(Debug, Default)]
+pub(in crate::provider) struct RawList<'a>(pub(in crate::provider) Vec<&'a RawValue>);
+
 /// A type that can be deserialized from a JSON value of any type. Each method handles one JSON type
 /// and by default returns the result of [`from_malformed`](Self::from_malformed). `null` becomes
 /// the default value.
@@ -290,6 +294,7 @@ impl_lenient_deserialize! {
     ['de, T: Deserialize<'de> + Default] Lenient<T>;
     ['de, T: Deserialize<'de> + Default] MaybeObject<T>;
     ['de, T: Deserialize<'de> + Default] LenientList<T>;
+    ['de: 'a, 'a] RawList<'a>;
 }
 
 impl<'de: 'a, 'a> FromAny<'de> for LenientStr<'a> {
@@ -353,6 +358,16 @@ impl<'de, T: Deserialize<'de> + Default> FromAny<'de> for LenientList<T> {
     }
 }
 
+impl<'de: 'a, 'a> FromAny<'de> for RawList<'a> {
+    fn from_array<A: SeqAccess<'de>>(mut array: A) -> Result<Self, A::Error> {
+        let mut all = Vec::new();
+        while let Some(element) = array.next_element::<&RawValue>()? {
+            all.push(element);
+        }
+        Ok(Self(all))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -393,6 +408,15 @@ mod tests {
         let count = |json: &str| serde_json::from_str::<LenientNumber>(json).unwrap().0;
         assert_eq!(["3.0", "1e3", "-2.0", "0"].map(count), [Some(3), Some(1000), None, Some(0)]);
         assert_eq!(count(r#"{"a":1,"b":{}}"#), None);
+    }
+
+    #[test]
+    fn the_elements_of_an_array_are_read_as_raw_json() {
+        let elements = |json| serde_json::from_str::<RawList<'_>>(json).unwrap().0.len();
+        assert_eq!(
+            [r#"[{"a":[1]}, "b",null]"#, "[]", "{\"a\":1}", "null"].map(elements),
+            [3, 0, 0, 0]
+        );
     }
 
     #[test]

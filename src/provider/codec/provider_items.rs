@@ -44,17 +44,17 @@ pub(crate) fn without_reasoning(item: &Item, model: &str) -> Option<Item> {
 
 /// Removes the fields with these names from an object and from the objects in it. Returns `None` if
 /// the object contains no such field.
-fn without_fields(json: &str, names: &[&str]) -> Option<OrderedFields> {
+fn without_fields(json: &str, names: &[&str]) -> Option<OrderedFields<'static>> {
     let mut left = OrderedFields::default();
     let mut is_changed = false;
     for (name, value) in OrderedFields::parse(json)?.into_iter() {
-        let inner = match names.contains(&name.as_str()) {
+        let inner = match names.contains(&&*name) {
             true => Some(OrderedFields::default()),
             false => without_fields(value.get(), names),
         };
         is_changed |= inner.is_some();
         match inner {
-            None => left.set(&name, value),
+            None => left.set(&name, value.into_owned()),
             Some(inner) if inner.is_empty() => {}
             Some(inner) => left.set(&name, to_raw_value(&inner).ok()?),
         }

@@ -160,7 +160,7 @@ impl Block {
     }
 
     /// Applies a delta to a compaction block. Such a delta contains fields that other deltas lack.
-    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
+    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields<'_>) {
         if let Self::Opaque(opaque) = self {
             opaque.push_compaction_delta(delta);
         }

@@ -22,7 +22,7 @@ pub(super) struct OpaqueBlock {
     content: String,
     pub(super) citations: Vec<RawJson>,
     /// The latest values of the other fields in the block's deltas.
-    other_fields: OrderedFields,
+    other_fields: OrderedFields<'static>,
 }
 
 impl OpaqueBlock {
@@ -32,15 +32,15 @@ impl OpaqueBlock {
 
     /// Applies a delta to a compaction block. The delta contains a piece of the block's content and
     /// fields that are sent back verbatim.
-    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields) {
+    pub(super) fn push_compaction_delta(&mut self, delta: OrderedFields<'_>) {
         for (name, value) in delta.into_iter() {
-            match (name.as_str(), value.get()) {
+            match (&*name, value.get()) {
                 ("type", _) | (_, "null") => {}
                 ("content", piece) => {
                     let piece: LenientStr<'_> = serde_json::from_str(piece).unwrap_or_default();
                     self.content.push_str(piece.or_empty());
                 }
-                (name, _) => self.other_fields.set(name, value),
+                (name, _) => self.other_fields.set(name, value.into_owned()),
             }
         }
     }
@@ -49,7 +49,9 @@ impl OpaqueBlock {
     pub(super) fn into_json(self) -> RawJson {
         let fields = || {
             let read = OrderedFields::parse(&self.start_json);
-            read.or_else(|| OrderedFields::parse(&repair_json(&self.start_json)?))
+            read.or_else(|| {
+                Some(OrderedFields::parse(&repair_json(&self.start_json)?)?.into_owned())
+            })
         };
         let added = !(self.input_json.is_empty()
             && self.content.is_empty()
@@ -75,7 +77,7 @@ impl OpaqueBlock {
             }
         }
         for (name, value) in self.other_fields.into_iter() {
-            fields.set(&name, value);
+            fields.set(&name, value.into_owned());
         }
         serde_json::to_string(&fields)
             .map_or_else(|_| sendable_json(&self.start_json), |whole| sendable_json(&whole))
@@ -88,8 +90,10 @@ impl OpaqueBlock {
 pub(super) fn sendable_json(text: &str) -> RawJson {
     let read = || {
         // `repair_json` expects an object.
-        let whole = || OrderedFields::parse(&repair_json(&format!("{{\"value\":{text}}}"))?);
-        let value = || RawJson::parse(whole()?.get("value")?.get()).ok();
+        let value = || {
+            let whole = repair_json(&format!("{{\"value\":{text}}}"))?;
+            RawJson::parse(OrderedFields::parse(&whole)?.get("value")?.get()).ok()
+        };
         RawJson::parse(text).ok().or_else(value)
     };
     let is_read_again = nesting_depth(text) <= MAX_DEPTH;

@@ -147,7 +147,7 @@ fn child_slot<'v>(
 }
 
 /// Returns the single value in a piece of arguments.
-fn read_value(fields: &OrderedFields) -> Result<Option<Value>, Error> {
+fn read_value(fields: &OrderedFields<'_>) -> Result<Option<Value>, Error> {
     let text = read_field::<String>(fields, "stringValue")?.map(Value::String);
     let number = match read_field::<Number>(fields, "numberValue")? {
         Some(number) => {
@@ -180,7 +180,10 @@ fn normalize_number(number: &Number) -> Option<Number> {
     }
 }
 
-fn read_field<T: DeserializeOwned>(fields: &OrderedFields, name: &str) -> Result<Option<T>, Error> {
+fn read_field<T: DeserializeOwned>(
+    fields: &OrderedFields<'_>,
+    name: &str,
+) -> Result<Option<T>, Error> {
     let Some(raw) = fields.get(name) else { return Ok(None) };
     serde_json::from_str(raw.get()).map_err(|_| not_understood_error())
 }

@@ -48,7 +48,7 @@ struct Call {
     /// Whether the call arrived as a whole and therefore cannot be extended.
     is_complete: bool,
     /// The provider data to send back with the call.
-    data: OrderedFields,
+    data: OrderedFields<'static>,
 }
 
 impl Calls {

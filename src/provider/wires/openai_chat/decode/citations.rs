@@ -9,14 +9,15 @@ use crate::provider::codec::ordered_fields::OrderedFields;
 /// The annotations and citations for a text.
 #[derive(Debug, Default)]
 pub(super) struct Citations {
-    annotations: Vec<OrderedFields>,
+    annotations: Vec<OrderedFields<'static>>,
     citations: Option<Box<RawValue>>,
 }
 
 impl Citations {
     /// Adds the annotations from a delta.
     pub(super) fn add_annotations(&mut self, annotations: Option<&RawValue>) {
-        self.annotations.extend(OrderedFields::parse_list(annotations));
+        let annotations = OrderedFields::parse_list(annotations);
+        self.annotations.extend(annotations.into_iter().map(OrderedFields::into_owned));
     }
 
     /// Stores the citations from a chunk, which include those from all earlier chunks.

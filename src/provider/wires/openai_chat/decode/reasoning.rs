@@ -36,7 +36,7 @@ const BLOCK_TEXT_FIELDS: &[(&str, &str)] = &[("thinking", "thinking")];
 /// earlier element.
 #[derive(Debug)]
 struct ReasoningPiece {
-    fields: OrderedFields,
+    fields: OrderedFields<'static>,
     /// The name of the field that contains the text, or an empty string if the element is stored
     /// unchanged.
     text_field: &'static str,
@@ -89,7 +89,7 @@ impl ReasoningData {
             if pieces.is_empty() {
                 continue;
             }
-            let pieces: Vec<OrderedFields> =
+            let pieces: Vec<OrderedFields<'_>> =
                 pieces.into_iter().map(ReasoningPiece::into_fields).collect();
             fields.set(name, to_raw_value(&pieces).ok()?);
         }
@@ -100,11 +100,11 @@ impl ReasoningData {
 impl ReasoningPiece {
     /// Creates an element from its fields. `texts` lists the types of elements that contain text,
     /// each with the name of the field that contains it.
-    fn new(fields: OrderedFields, texts: &[(&str, &'static str)]) -> Self {
+    fn new(fields: OrderedFields<'_>, texts: &[(&str, &'static str)]) -> Self {
         let kind = string_field(&fields, "type").unwrap_or_default();
         let text_field = texts.iter().find(|(of, _)| *of == kind).map_or("", |(_, field)| field);
         let text = string_field(&fields, text_field).unwrap_or_default().into_owned();
-        Self { fields, text_field, text }
+        Self { text_field, text, fields: fields.into_owned() }
     }
 
     /// Returns whether `next` continues this element of `reasoning_details`, which requires that
@@ -137,12 +137,12 @@ impl ReasoningPiece {
         for (name, value) in next.fields.into_iter() {
             let says = !matches!(value.get(), "null" | "\"\"");
             if says && name != self.text_field {
-                self.fields.set(&name, value);
+                self.fields.set(&name, value.into_owned());
             }
         }
     }
 
-    fn into_fields(mut self) -> OrderedFields {
+    fn into_fields(mut self) -> OrderedFields<'static> {
         if !self.text_field.is_empty()
             && let Ok(text) = to_raw_value(&self.text)
         {
@@ -153,10 +153,10 @@ impl ReasoningPiece {
 }
 
 /// Returns the raw JSON of a field, or `None` if the field is absent or `null`.
-fn raw_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<&'a str> {
+fn raw_field<'a>(fields: &'a OrderedFields<'_>, name: &str) -> Option<&'a str> {
     non_null(fields.get(name)).map(RawValue::get)
 }
 
-fn string_field<'a>(fields: &'a OrderedFields, name: &str) -> Option<Cow<'a, str>> {
+fn string_field<'a>(fields: &'a OrderedFields<'_>, name: &str) -> Option<Cow<'a, str>> {
     fields.get(name).and_then(deserialize_string)
 }
