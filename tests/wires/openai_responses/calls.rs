@@ -179,6 +179,35 @@ fn item_done_overrides_arguments_done_and_the_terminal_event_overrides_both() {
 }
 
 #[test]
+fn the_terminal_event_overrides_arguments_that_changed_after_their_item_was_done() {
+    let item = function_call_item("fc_1", "c", WHOLE_ARGUMENTS);
+    let list = [
+        call_added(0, "c"),
+        output_item_done(0, item.clone()),
+        arguments_done(0, "{}"),
+        response_completed(json!([item])),
+    ];
+    assert_eq!(runnable_calls(decode_turn(&list)), [r#"f {"path":"/x"}"#]);
+}
+
+#[test]
+fn items_that_the_terminal_event_repeats_in_any_order_are_applied_once() {
+    let item = |n: u64| function_call_item(&format!("fc_{n}"), &format!("c{n}"), "{}");
+    let calls = [0, 1, 2].map(|n| [call_added(n, &format!("c{n}")), output_item_done(n, item(n))]);
+    let changed = function_call_item("fc_1", "c1", WHOLE_ARGUMENTS);
+    for (output, second) in [
+        (json!([item(0), item(1), item(2)]), "f {}"),
+        (json!([item(2), item(0), item(1)]), "f {}"),
+        (json!([item(1), item(2)]), "f {}"),
+        (json!([item(0), changed, item(2)]), r#"f {"path":"/x"}"#),
+    ] {
+        let end = [response_completed(output.clone())];
+        let list: Vec<Value> = calls.as_flattened().iter().chain(&end).cloned().collect();
+        assert_eq!(runnable_calls(decode_turn(&list)), ["f {}", second, "f {}"], "{output}");
+    }
+}
+
+#[test]
 fn equal_arguments_in_another_notation_are_not_a_contradiction() {
     let list = [
         call_added(0, "c"),

@@ -500,3 +500,19 @@ fn commentary_is_yielded_and_sent_back_but_not_part_of_the_answer() {
     .unwrap();
     assert_eq!(only.answer(), "Let me see. ");
 }
+
+#[test]
+fn an_event_that_repeats_the_response_is_still_checked() {
+    let events = |next: &str| {
+        let mut body = sse_body(&[response_created()]);
+        write_frame(&mut body, Some("response.in_progress"), next);
+        body.extend(sse_body(&[text_delta(0, "Hi"), response_completed(json!([]))]));
+        fold_turn(decode_events_with(Decoder::new(MODEL), body)).map(|turn| turn.text())
+    };
+    let created = response_created().to_string();
+    let next = created.replace("response.created", "response.in_progress");
+    assert_eq!(events(&next).unwrap(), "Hi");
+    assert_eq!(events(&next[..next.len() - 1]).unwrap_err().kind(), ErrorKind::Protocol);
+    let failed = next.replace("response.in_progress", "error");
+    assert!(events(&failed).is_err());
+}

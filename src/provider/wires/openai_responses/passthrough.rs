@@ -5,6 +5,8 @@
 //! fields that the history item lacks are stored, in the form
 //! `{"item":{"type":"message","id":"msg_1",…},"after":"rs_1"}`.
 
+use std::borrow::Cow;
+
 use serde::{Deserialize, Serialize};
 use serde_json::value::{RawValue, to_raw_value};
 
@@ -35,12 +37,21 @@ pub(super) struct MessagePart<'a> {
 
 /// The fields that are stored for a message or a call.
 #[derive(Serialize, Deserialize)]
-pub(super) struct PassthroughItem {
-    item: OrderedFields,
+pub(super) struct PassthroughItem<'a> {
+    #[serde(borrow)]
+    item: OrderedFields<'a>,
     /// The id of the reasoning item that was written before this item. The API links the two items:
     /// "Item … was provided without its required 'reasoning' item".
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) after: Option<String>,
+    #[serde(default, borrow, skip_serializing_if = "Option::is_none")]
+    pub(super) after: Option<Cow<'a, str>>,
+}
+
+/// The text of a message whose content is a single text part without annotations.
+#[derive(Serialize)]
+struct PlainText<'a> {
+    r#type: &'static str,
+    text: &'a str,
+    annotations: [(); 0],
 }
 
 /// Returns the fields to store for a message. The message's content is included, unless it consists
@@ -50,49 +61,49 @@ pub(super) fn message_data(
     parts: &[MessagePart<'_>],
     after: Option<&str>,
 ) -> Option<RawJson> {
-    let mut item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    let json = deserialize_json(raw)?;
+    let mut item = OrderedFields::parse(json.as_str())?;
     let is_plain = |part: &MessagePart<'_>| {
         let annotations = part.annotations.map_or("[]", RawValue::get);
         part.r#type.or_empty() == "output_text" && annotations == "[]"
     };
-    let content =
-        item.get("content").map(RawValue::get).map(serde_json::from_str::<Vec<OrderedFields>>);
-    match content {
-        Some(Ok(content)) if parts.len() != 1 || !parts.iter().all(is_plain) => {
-            let without = |part: OrderedFields| part.without(&["logprobs"]);
-            let content: Vec<OrderedFields> = content.into_iter().map(without).collect();
-            item.set("content", to_raw_value(&content).ok()?);
+    let is_plain = parts.len() == 1 && parts.iter().all(is_plain);
+    let content = item.get("content").filter(|_| !is_plain);
+    match content.map(|content| serde_json::from_str::<Vec<OrderedFields<'_>>>(content.get())) {
+        Some(Ok(content)) => {
+            let content = content.into_iter().map(|part| part.without(&["logprobs"]));
+            let content = to_raw_value(&content.collect::<Vec<_>>()).ok()?;
+            item.set("content", content);
         }
-        _ => item = item.without(&["content"]),
+        Some(Err(_)) | None => item = item.without(&["content"]),
     }
     passthrough_item_json(item, after)
 }
 
 /// Returns the fields to store for a call.
 pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> {
-    let item = OrderedFields::parse(deserialize_json(raw)?.as_str())?;
+    let json = deserialize_json(raw)?;
+    let item = OrderedFields::parse(json.as_str())?;
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
 }
 
-fn passthrough_item_json(item: OrderedFields, after: Option<&str>) -> Option<RawJson> {
-    let text =
-        serde_json::to_string(&PassthroughItem { item, after: after.map(str::to_owned) }).ok()?;
-    RawJson::parse(&text).ok()
+fn passthrough_item_json(item: OrderedFields<'_>, after: Option<&str>) -> Option<RawJson> {
+    let text = serde_json::to_string(&PassthroughItem { item, after: after.map(Cow::Borrowed) });
+    RawJson::parse(&text.ok()?).ok()
 }
 
-impl PassthroughItem {
-    pub(super) fn from_provider_data(data: &ProviderData) -> Option<Self> {
+impl<'a> PassthroughItem<'a> {
+    pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
         data.value.deserialize_as().ok()
     }
 
     /// Returns the message as it was received, with its text. Returns `None` if the history item's
     /// text differs from the received text.
-    pub(super) fn into_message(self, text: &str) -> Option<Box<RawValue>> {
+    pub(super) fn into_message(self, text: &str) -> Option<OrderedFields<'a>> {
         let mut item = self.into_fields_of_type("message")?;
         match item.get("content") {
             None => {
-                let part =
-                    serde_json::json!({ "type": "output_text", "text": text, "annotations": [] });
+                let part = PlainText { r#type: "output_text", text, annotations: [] };
                 item.set("content", to_raw_value(&[part]).ok()?);
             }
             Some(content) => {
@@ -107,7 +118,7 @@ impl PassthroughItem {
                 }
             }
         }
-        to_raw_value(&item).ok()
+        Some(item)
     }
 
     /// Returns the call with the given id, name and arguments.
@@ -116,15 +127,15 @@ impl PassthroughItem {
         call_id: &str,
         name: &str,
         arguments: &str,
-    ) -> Option<Box<RawValue>> {
+    ) -> Option<OrderedFields<'a>> {
         let mut item = self.into_fields_of_type("function_call")?;
         for (field, value) in [("call_id", call_id), ("name", name), ("arguments", arguments)] {
             item.set(field, to_raw_value(value).ok()?);
         }
-        to_raw_value(&item).ok()
+        Some(item)
     }
 
-    fn into_fields_of_type(self, wanted: &str) -> Option<OrderedFields> {
+    fn into_fields_of_type(self, wanted: &str) -> Option<OrderedFields<'a>> {
         let kind = self.item.get("type")?;
         (serde_json::from_str::<&str>(kind.get()).ok()? == wanted).then_some(self.item)
     }

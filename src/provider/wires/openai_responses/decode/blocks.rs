@@ -28,6 +28,10 @@ pub(super) struct Location<'a> {
     pub(super) id: &'a str,
 }
 
+/// The maximum size of a finished item whose JSON is kept until the terminal event repeats it. A
+/// larger item is parsed again.
+const MAX_FINISHED_JSON_BYTES: usize = 16 << 10;
+
 /// All output items of a response. An item's position in `slots` is its key in the turn.
 #[derive(Debug, Default)]
 pub(super) struct OutputItems {
@@ -169,6 +173,7 @@ impl OutputItems {
             return Err(protocol_error("the end of a tool call may belong to several calls"));
         }
         let at = self.call_slot(location);
+        self.slots[at].finished_json = None;
         if let SlotKind::Call(call) = &mut self.slots[at].kind {
             call.set_name(name, &self.declared_tools);
             let agreement = call.finish(final_value, false, item_key(at), turn)?;
@@ -228,7 +233,10 @@ impl OutputItems {
             self.slots[at].data = deserialize_json(raw);
             return Ok(());
         }
-        self.finish_item(at, raw, &item, turn)
+        self.finish_item(at, raw, &item, turn)?;
+        let json = Some(raw.get()).filter(|json| json.len() <= MAX_FINISHED_JSON_BYTES);
+        self.slots[at].finished_json = json.map(Into::into);
+        Ok(())
     }
 
     /// Applies the output in the terminal event, which completes any items whose own events are
@@ -238,9 +246,18 @@ impl OutputItems {
         output: &[&RawValue],
         turn: &mut TurnBuilder,
     ) -> Result<(), Error> {
+        // The number of items that are in the same order as in `slots`.
+        let mut in_order = 0;
         for (index, raw) in (0..).zip(output) {
             if self.exceeds_item_limit() {
                 break;
+            }
+            if let Some(slot) =
+                self.slots.get_mut(in_order).filter(|slot| slot.is_final(index, raw))
+            {
+                slot.is_matched = true;
+                in_order += 1;
+                continue;
             }
             let mut scratch = String::new();
             let Some(item) = WireItem::parse(raw, &mut scratch) else { continue };
@@ -249,6 +266,7 @@ impl OutputItems {
                 .find_for_terminal_item(location, &item)
                 .unwrap_or_else(|| self.open_slot(location, SlotKind::from_item(&item)));
             self.slots[at].is_matched = true;
+            in_order += usize::from(at == in_order);
             self.finish_item(at, raw, &item, turn)?;
         }
         for at in 0..self.slots.len() {
@@ -366,8 +384,15 @@ impl OutputItems {
             None => self.has_unindexed_slots = true,
         }
         let Location { index, id } = location;
-        let slot =
-            Slot { index, id: id.to_owned(), kind, is_done: false, data: None, is_matched: false };
+        let slot = Slot {
+            index,
+            id: id.to_owned(),
+            kind,
+            is_done: false,
+            data: None,
+            is_matched: false,
+            finished_json: None,
+        };
         self.slots.push(slot);
         self.slots.len() - 1
     }
@@ -505,6 +530,9 @@ struct Slot {
     data: Option<RawJson>,
     /// Whether the terminal event contained the item.
     is_matched: bool,
+    /// The finished item as it was received in the item's end event. `None` if the item is large,
+    /// or if a later event may have changed it.
+    finished_json: Option<Box<str>>,
 }
 
 #[derive(Debug)]
@@ -567,6 +595,14 @@ impl Slot {
             (Some(own), Some(index)) => own == index,
             (None, _) | (_, None) => self.has_id(location.id),
         }
+    }
+
+    /// Returns whether the terminal event's item at `index` equals the finished item in this slot.
+    /// Such an item has already been applied.
+    fn is_final(&self, index: u64, raw: &RawValue) -> bool {
+        !self.is_matched
+            && self.index == Some(index)
+            && self.finished_json.as_deref() == Some(raw.get())
     }
 
     fn has_id(&self, id: &str) -> bool {

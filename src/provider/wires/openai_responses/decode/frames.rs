@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::provider::codec::lenient::{
-    self, Lenient, LenientList, LenientNumber, LenientStr, RareObject,
+    self, Lenient, LenientList, LenientNumber, LenientStr, RareObject, RawList,
 };
 use crate::provider::wires::openai::TokenDetails;
 use crate::provider::wires::openai_responses::passthrough::MessagePart;
@@ -44,9 +44,8 @@ pub(super) struct Response<'a> {
     pub(super) service_tier: LenientStr<'a>,
     pub(super) incomplete_details: Lenient<IncompleteDetails<'a>>,
     pub(super) error: Option<&'a RawValue>,
-    /// The array of output items. Some gateways leave the array empty even after they have streamed
-    /// items.
-    pub(super) output: Option<&'a RawValue>,
+    /// The output items. Some gateways leave the array empty even after they have streamed items.
+    pub(super) output: RawList<'a>,
     pub(super) usage: RareObject<WireUsage>,
 }
 

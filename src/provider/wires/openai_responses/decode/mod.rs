@@ -2,6 +2,7 @@
 
 mod blocks;
 mod calls;
+mod created_event;
 mod frames;
 mod text;
 
@@ -11,6 +12,7 @@ use serde_json::value::RawValue;
 
 use self::blocks::{Location, OutputItems};
 use self::calls::DeclaredTools;
+use self::created_event::CreatedEvent;
 use self::frames::{Event, Response};
 use self::text::TextKind;
 use crate::error::{Error, ErrorKind};
@@ -18,7 +20,7 @@ use crate::item::StopReason;
 use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::FrameTemplate;
-use crate::provider::codec::lenient::{self, LenientStr, array_elements, deserialize_string};
+use crate::provider::codec::lenient::{self, LenientStr, deserialize_string};
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::provider::wires::openai::arguments_text;
 use crate::provider::wires::openai_responses::passthrough::{MessagePart, PROVIDER_NAME};
@@ -46,6 +48,8 @@ pub struct Decoder {
     response_id: String,
     response_model: String,
     template: FrameTemplate<RepeatedDelta>,
+    /// The event `response.created`, until the next event.
+    created: Option<CreatedEvent>,
 }
 
 /// A delta that differs from an earlier delta only in its text.
@@ -170,8 +174,8 @@ impl Decoder {
             status @ ("incomplete" | "failed" | "cancelled") => status,
             _ => word,
         };
-        let output = response.output.filter(|_| status != "failed");
-        self.items.apply_terminal_output(&array_elements(output), turn)?;
+        let output = if status == "failed" { &[][..] } else { &response.output.0 };
+        self.items.apply_terminal_output(output, turn)?;
         if self.items.exceeds_item_limit() {
             turn.exceed_item_limit();
             return Ok(());
@@ -291,6 +295,11 @@ impl Decode for Decoder {
         }
         turn.set_provider(PROVIDER_NAME);
         self.template.forget();
+        if let Some(created) = self.created.take()
+            && created.is_repeated_in_progress(&frame)
+        {
+            return Ok(FrameOutcome::Continue);
+        }
         let mut scratch = String::new();
         let event: Event<'_> = lenient::read_frame("an event", frame.data, &mut scratch)?;
         let kind = event.r#type.get().unwrap_or(frame.event);
@@ -318,6 +327,10 @@ impl Decode for Decoder {
                     let response = event.response.0.as_deref().unwrap_or(&nothing);
                     self.on_terminal_event(word, response, turn)?;
                     return Ok(FrameOutcome::Done);
+                }
+                Some("created") => {
+                    self.on_event(kind, &event, turn)?;
+                    self.created = CreatedEvent::new(frame.data, kind);
                 }
                 Some(_) => self.on_event(kind, &event, turn)?,
                 None => {}

@@ -1,43 +1,86 @@
 //! Content parts in their serialized form.
 
-use serde_json::{Value, json};
+use std::borrow::Cow;
+
+use serde::Serialize;
 
 use crate::item::{Content, Media, MediaSource, Part};
 
-pub(super) fn content_parts(content: &Content) -> Vec<Value> {
+/// An element of the input, with its `type` as the first field.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum InputItem<'a> {
+    Message { role: &'static str, content: &'a [ContentPart<'a>] },
+    FunctionCall { call_id: &'a str, name: &'a str, arguments: &'a str },
+    FunctionCallOutput { call_id: &'a str, output: CallOutput<'a> },
+}
+
+/// The result of a call.
+#[derive(Serialize)]
+#[serde(untagged)]
+pub(super) enum CallOutput<'a> {
+    Text(Cow<'a, str>),
+    Parts(Vec<ContentPart<'a>>),
+}
+
+/// A part of a message or of a call's result.
+#[derive(Serialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub(super) enum ContentPart<'a> {
+    InputText {
+        text: &'a str,
+    },
+    OutputText {
+        text: &'a str,
+    },
+    InputImage {
+        image_url: Cow<'a, str>,
+        detail: &'static str,
+    },
+    InputFile {
+        #[serde(skip_serializing_if = "Option::is_none")]
+        filename: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_data: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_url: Option<&'a str>,
+    },
+}
+
+pub(super) fn content_parts(content: &Content) -> Vec<ContentPart<'_>> {
     match content {
         Content::Text(text) => text_part(text).into_iter().collect(),
         Content::Parts(parts) => parts
             .iter()
             .filter_map(|part| match part {
                 Part::Text { text } => text_part(text),
-                Part::Image(media) => Some(json!({
-                    "type": "input_image",
-                    "image_url": media.to_url(),
-                    "detail": "auto",
-                })),
+                Part::Image(media) => {
+                    Some(ContentPart::InputImage { image_url: media.to_url(), detail: "auto" })
+                }
                 Part::File(media) => Some(file_part(media)),
             })
             .collect(),
     }
 }
 
-pub(super) fn text_part(text: &str) -> Option<Value> {
-    (!text.is_empty()).then(|| json!({ "type": "input_text", "text": text }))
+pub(super) fn text_part(text: &str) -> Option<ContentPart<'_>> {
+    (!text.is_empty()).then_some(ContentPart::InputText { text })
 }
 
-fn file_part(media: &Media) -> Value {
+fn file_part(media: &Media) -> ContentPart<'_> {
     match &media.source {
         // The API determines a file's type from its file name extension.
         MediaSource::Data(_) => {
-            let unnamed = || format!("file.{}", file_extension(&media.media_type));
-            json!({
-                "type": "input_file",
-                "filename": media.name.clone().unwrap_or_else(unnamed),
-                "file_data": media.to_url(),
-            })
+            let unnamed = || format!("file.{}", file_extension(&media.media_type)).into();
+            ContentPart::InputFile {
+                filename: Some(media.name.as_deref().map_or_else(unnamed, Cow::Borrowed)),
+                file_data: Some(media.to_url()),
+                file_url: None,
+            }
         }
-        MediaSource::Url(url) => json!({ "type": "input_file", "file_url": url }),
+        MediaSource::Url(url) => {
+            ContentPart::InputFile { filename: None, file_data: None, file_url: Some(url) }
+        }
     }
 }
 

@@ -1,13 +1,11 @@
 //! Converts the items of a history to the input items of a request.
 
-use serde_json::value::RawValue;
-use serde_json::{Value, json};
-
-use super::blocks::{content_parts, text_part};
+use super::blocks::{CallOutput, ContentPart, InputItem, content_parts, text_part};
 use super::cache::{EncodedPrefix, EncodingKey};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::codec::encode_context::{ClosedElements, JsonArray, JsonElements};
+use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::{
     ServerKind, arguments_as_object, has_media, result_text,
 };
@@ -118,7 +116,7 @@ impl<'a> InputItems<'a> {
 
     /// Adds an instruction as a `developer` message.
     pub(super) fn push_instruction(&mut self, text: &str) -> Result<(), Error> {
-        self.push_message("developer", &text_part(text).into_iter().collect::<Vec<_>>())
+        self.push_message("developer", text_part(text).as_slice())
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -143,10 +141,10 @@ impl<'a> InputItems<'a> {
             return Ok(());
         }
         let stored = data.and_then(|data| self.linked_item(data));
-        self.push_linked_or_plain(stored.and_then(|stored| stored.into_message(text)), || {
-            let content = json!([{ "type": "output_text", "text": text }]);
-            json!({ "type": "message", "role": "assistant", "content": content })
-        })
+        self.push_linked_or_plain(
+            stored.and_then(|stored| stored.into_message(text)),
+            &InputItem::Message { role: "assistant", content: &[ContentPart::OutputText { text }] },
+        )
     }
 
     fn push_call(
@@ -159,17 +157,18 @@ impl<'a> InputItems<'a> {
         let name = self.tool_names.sent_name(&call.name);
         let arguments = arguments_as_object(call);
         let stored = data.and_then(|data| self.linked_item(data));
-        self.push_linked_or_plain(stored.and_then(|stored| stored.into_call(&id, &name, &arguments)), || {
-            json!({ "type": "function_call", "call_id": id, "name": name, "arguments": arguments })
-        })
+        self.push_linked_or_plain(
+            stored.and_then(|stored| stored.into_call(&id, &name, &arguments)),
+            &InputItem::FunctionCall { call_id: &id, name: &name, arguments: &arguments },
+        )
     }
 
     /// Adds the pending reasoning and then `linked`, an item with its stored fields. If `linked` is
-    /// `None`, drops the pending reasoning and adds the item that `plain` returns.
+    /// `None`, drops the pending reasoning and adds `plain`.
     fn push_linked_or_plain(
         &mut self,
-        linked: Option<Box<RawValue>>,
-        plain: impl FnOnce() -> Value,
+        linked: Option<OrderedFields<'_>>,
+        plain: &InputItem<'_>,
     ) -> Result<(), Error> {
         match linked {
             Some(item) => {
@@ -178,27 +177,23 @@ impl<'a> InputItems<'a> {
             }
             None => {
                 self.pending_reasoning.clear();
-                self.written.push(&plain())
+                self.written.push(plain)
             }
         }
     }
 
     fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
         let output = match has_media(&result.content) {
-            true => content_parts(&result.content).into(),
-            false => json!(result_text(result)),
+            true => CallOutput::Parts(content_parts(&result.content)),
+            false => CallOutput::Text(result_text(result)),
         };
         let id = self.prefix.issued_ids.result_id(&result.call_id);
-        self.written.push(&json!({
-            "type": "function_call_output",
-            "call_id": id,
-            "output": output,
-        }))
+        self.written.push(&InputItem::FunctionCallOutput { call_id: &id, output })
     }
 
     /// Returns an item's stored fields if they are linked to the preceding reasoning item. The API
     /// rejects an item that is sent with an id but without the linked reasoning item.
-    fn linked_item(&self, data: &ProviderData) -> Option<PassthroughItem> {
+    fn linked_item<'d>(&self, data: &'d ProviderData) -> Option<PassthroughItem<'d>> {
         let stored = PassthroughItem::from_provider_data(data)?;
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
         let before = waiting.or(self.prefix.last_reasoning_id.as_deref());
@@ -219,12 +214,14 @@ impl<'a> InputItems<'a> {
     }
 
     /// Adds a message, unless it is empty.
-    fn push_message(&mut self, role: &str, content: &[Value]) -> Result<(), Error> {
+    fn push_message(
+        &mut self,
+        role: &'static str,
+        content: &[ContentPart<'_>],
+    ) -> Result<(), Error> {
         match content {
             [] => Ok(()),
-            content => {
-                self.written.push(&json!({ "type": "message", "role": role, "content": content }))
-            }
+            content => self.written.push(&InputItem::Message { role, content }),
         }
     }
 }
