@@ -99,20 +99,26 @@ pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
     let mut text = Vec::new();
     for entry in entries {
         // Compact JSON contains no LF characters: in a string, an LF is written as `\n`.
-        text.extend(entry_to_json_line(entry)?.into_bytes());
+        let line = entry_to_json_line(entry)?.into_bytes();
+        match text.is_empty() {
+            true => text = line,
+            false => text.extend(line),
+        }
         text.push(b'\n');
     }
     Ok(text)
 }
 
-/// Encodes an append that consists of `entries` entries with the encoded lines `lines`. `before` is
-/// the checksum of the file before the append.
-pub(super) fn encode_append(before: Crc32, entries: usize, lines: &[u8]) -> Result<Vec<u8>, Error> {
+/// Encodes the first line of an append that consists of `entries` entries with the encoded lines
+/// `lines`. `before` is the checksum of the file before the append.
+pub(super) fn encode_append_header(
+    before: Crc32,
+    entries: usize,
+    lines: &[u8],
+) -> Result<Vec<u8>, Error> {
     let first =
         AppendHeader { entries, bytes: lines.len(), crc32: Crc32::compute(lines).to_string() };
-    let mut text = encode_with_file_crc(before, &first)?;
-    text.extend(lines);
-    Ok(text)
+    encode_with_file_crc(before, &first)
 }
 
 /// Encodes an object as a line. The last field of the line is the checksum of the file up to that

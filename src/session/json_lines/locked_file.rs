@@ -1,7 +1,7 @@
 //! A locked session file.
 
 use std::fs::{self, File, TryLockError};
-use std::io::{self, ErrorKind, Read, Seek, SeekFrom, Write};
+use std::io::{self, ErrorKind, IoSlice, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant, SystemTime};
@@ -16,6 +16,12 @@ use crate::session::backend::{
 /// or write.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
 const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
+
+#[cfg(test)]
+thread_local! {
+    /// The number of times that a file has been read in this thread.
+    pub(super) static READS: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
+}
 
 /// Determines how a file is opened and locked.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -129,13 +135,15 @@ impl<'a> LockedFile<'a> {
 
     /// Reads the entire file.
     pub(super) fn read(&mut self) -> Result<Vec<u8>, Error> {
+        #[cfg(test)]
+        READS.set(READS.get() + 1);
         let mut text = Vec::new();
         let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
-    /// Writes `text` after the first `end` bytes of the file, replacing everything that followed
-    /// them. The data is on disk when this method returns.
+    /// Writes the parts of `text`, one after another, after the first `end` bytes of the file,
+    /// replacing everything that followed them. The data is on disk when this method returns.
     ///
     /// # Errors
     ///
@@ -143,11 +151,11 @@ impl<'a> LockedFile<'a> {
     /// `end` bytes. If this fails as well, the error's kind is
     /// [`OutcomeUnknown`](crate::ErrorKind::OutcomeUnknown), because the whole text may be in the
     /// file. A partial write is treated like a write that was cut off by a crash.
-    pub(super) fn write(&mut self, end: u64, text: &[u8], now: SystemTime) -> Result<(), Error> {
+    pub(super) fn write(&mut self, end: u64, text: &[&[u8]], now: SystemTime) -> Result<(), Error> {
         let prepared = self.file.set_len(end).and_then(|()| self.file.seek(SeekFrom::Start(end)));
         prepared.map_err(|error| self.io_error("write", error))?;
         let write = |file: &mut File| -> io::Result<()> {
-            file.write_all(text)?;
+            write_all_parts(file, text)?;
             // Setting the modification time fails if the file belongs to another user. In this
             // case, the file keeps the actual time of the write.
             let _ = file.set_modified(now);
@@ -181,6 +189,22 @@ impl<'a> LockedFile<'a> {
     fn io_error(&self, what: &str, error: io::Error) -> Error {
         store_error(format!("cannot {what} `{}`", self.path.display()), error)
     }
+}
+
+/// Writes parts one after another, in a single write unless the system splits it.
+fn write_all_parts(file: &mut File, parts: &[&[u8]]) -> io::Result<()> {
+    let mut left: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
+    let mut left = &mut left[..];
+    IoSlice::advance_slices(&mut left, 0);
+    while !left.is_empty() {
+        match file.write_vectored(left) {
+            Ok(0) => return Err(ErrorKind::WriteZero.into()),
+            Ok(written) => IoSlice::advance_slices(&mut left, written),
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(())
 }
 
 fn lock_with_timeout(

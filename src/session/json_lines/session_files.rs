@@ -92,9 +92,10 @@ impl BlockingStore for SessionFiles {
             (true, false) => b"\n".to_vec(),
             (false, _) => file_format::encode_header(id, None)?,
         };
-        let append = file_format::encode_append(there.crc.update(&begin), entries.len(), &text)?;
+        let crc = there.crc.update(&begin);
+        let first = file_format::encode_append_header(crc, entries.len(), &text)?;
         let then = CachedFile { version: Some(version), ..there };
-        self.write(&mut file, &path, then, &[begin, append].concat())?;
+        self.write(&mut file, &path, then, &[&[begin, first].concat(), &text])?;
         // If the file is not at its path, the entries were written to a file that has been removed
         // from its folder.
         match file.is_at_path() {
@@ -120,7 +121,7 @@ impl BlockingStore for SessionFiles {
         // While this file is locked, another process can remove neither this session nor the
         // sessions from which it was forked.
         let Some(mut file) = LockedFile::open(&path, OpenMode::Read)? else { return Ok(None) };
-        let (lines, text) = read_session_file(&mut file, &path, id)?;
+        let (lines, text) = self.read_file(&mut file, &path, id)?;
         let Some(version) = lines.version() else { return Ok(None) };
         // Collects the session's own entries first, and then the own entries of each ancestor,
         // ending with the earliest.
@@ -145,7 +146,7 @@ impl BlockingStore for SessionFiles {
                 )));
             }
             let mut file = LockedFile::open(&path, OpenMode::Read)?.ok_or_else(gone)?;
-            let (lines, text) = read_session_file(&mut file, &path, &fork.id)?;
+            let (lines, text) = self.read_file(&mut file, &path, &fork.id)?;
             if lines.version() < Some(fork.at) {
                 return Err(gone());
             }
@@ -186,7 +187,7 @@ impl BlockingStore for SessionFiles {
         let (version, fork) = (Some(at), Some(fork));
         let then =
             CachedFile { version, fork_origin: fork, valid_len: 0, crc: Crc32::default(), ..there };
-        self.write(&mut file, &path, then, &text)?;
+        self.write(&mut file, &path, then, &[&text])?;
         match file.is_at_path() {
             true => Ok(()),
             false => Err(corrupt_data_error(format!("`{}` is gone", path.display()))),
@@ -393,28 +394,35 @@ impl SessionFiles {
         if let Some(seen) = self.cached_files.get(path).filter(|seen| seen.stamp == stamp) {
             return Ok(seen.clone());
         }
-        let lines = file_format::parse_file(&file.read()?).map_err(add_path_context(path))?;
-        ensure_same_id(&lines, path, id)?;
-        let seen = CachedFile {
-            stamp,
-            version: lines.version(),
-            has_header: lines.header.is_some(),
-            valid_len: lines.valid_len as u64,
-            is_terminated: lines.is_terminated,
-            crc: lines.crc,
-            fork_origin: lines.header.and_then(|head| head.fork_origin),
-        };
-        self.cache_file(path, seen.clone());
-        Ok(seen)
+        let (lines, _) = self.read_file(file, path, id)?;
+        Ok(CachedFile::new(stamp, &lines))
     }
 
-    /// Writes `text` after the file's intact part.
+    /// Reads and parses a session's file, and caches its state. The next append does not read the
+    /// file again.
+    fn read_file(
+        &mut self,
+        file: &mut LockedFile<'_>,
+        path: &Path,
+        id: &str,
+    ) -> Result<(ParsedFile, Vec<u8>), Error> {
+        // If the file changes while it is read, its state is not that of the cached stamp, and the
+        // file is read again.
+        let stamp = file.stamp()?;
+        let text = file.read()?;
+        let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
+        ensure_same_id(&lines, path, id)?;
+        self.cache_file(path, CachedFile::new(stamp, &lines));
+        Ok((lines, text))
+    }
+
+    /// Writes the parts of a text, one after another, after the file's intact part.
     fn write(
         &mut self,
         file: &mut LockedFile<'_>,
         path: &Path,
         then: CachedFile,
-        text: &[u8],
+        text: &[&[u8]],
     ) -> Result<(), Error> {
         self.cached_files.remove(path);
         if then.valid_len == 0 {
@@ -423,8 +431,8 @@ impl SessionFiles {
         file.write(then.valid_len, text, self.clock.now())?;
         // The text has been written, even if reading the file's metadata fails.
         if let Ok(stamp) = file.stamp() {
-            let end = then.valid_len + text.len() as u64;
-            let crc = then.crc.update(text);
+            let end = then.valid_len + text.iter().map(|part| part.len() as u64).sum::<u64>();
+            let crc = text.iter().fold(then.crc, |crc, part| crc.update(part));
             self.cache_file(
                 path,
                 CachedFile {
@@ -448,16 +456,18 @@ impl SessionFiles {
     }
 }
 
-/// Reads and parses a session's file.
-fn read_session_file(
-    file: &mut LockedFile<'_>,
-    path: &Path,
-    id: &str,
-) -> Result<(ParsedFile, Vec<u8>), Error> {
-    let text = file.read()?;
-    let lines = file_format::parse_file(&text).map_err(add_path_context(path))?;
-    ensure_same_id(&lines, path, id)?;
-    Ok((lines, text))
+impl CachedFile {
+    fn new(stamp: FileStamp, lines: &ParsedFile) -> Self {
+        Self {
+            stamp,
+            version: lines.version(),
+            has_header: lines.header.is_some(),
+            valid_len: lines.valid_len as u64,
+            is_terminated: lines.is_terminated,
+            crc: lines.crc,
+            fork_origin: lines.header.as_ref().and_then(|head| head.fork_origin.clone()),
+        }
+    }
 }
 
 /// Creates the [`SessionInfo`] of a session that cannot be read. If the file name does not
@@ -567,5 +577,38 @@ impl Location {
             Self::Folder(folder) => session_files_in(folder),
             Self::File { path, id } => Ok(vec![(path.clone(), Some(id.clone()))]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::super::locked_file::READS;
+    use super::*;
+    use crate::env::SystemClock;
+    use crate::item::Item;
+
+    #[test]
+    fn the_first_append_after_a_session_was_loaded_does_not_read_its_file_again() {
+        let folder = env::temp_dir().join(format!("turnstream-reads-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let open = || SessionFiles::new(Location::Folder(folder.clone()), Arc::new(SystemClock));
+        let entry = |text| vec![Entry::from(Item::user(text))];
+        assert_eq!(open().append(None, "chat", 0, entry("one")).unwrap(), 1);
+
+        let mut files = open();
+        let reads = READS.get();
+        assert_eq!(files.load("chat", 0).unwrap().map(|entries| entries.len()), Some(1));
+        assert_eq!(files.append(None, "chat", 1, entry("two")).unwrap(), 2);
+        assert_eq!(READS.get() - reads, 1);
+
+        // The file is read again after another store has written to it.
+        assert_eq!(open().append(None, "chat", 2, entry("three")).unwrap(), 3);
+        let reads = READS.get();
+        assert_eq!(files.append(None, "chat", 3, entry("four")).unwrap(), 4);
+        assert_eq!(READS.get() - reads, 1);
+        assert_eq!(open().load("chat", 0).unwrap().map(|entries| entries.len()), Some(4));
+        fs::remove_dir_all(&folder).unwrap();
     }
 }
