@@ -59,7 +59,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 from,
                 to,
                 items,
-                usage: turnstream::Usage::default(),
+                usage: Box::default(),
             }
         }),
         1 => Just(Event::TurnStarted { turn: 1, model: String::new(), transition: None }),

@@ -424,7 +424,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
         from: 0,
         to: 1,
         items: vec![Item::user("in short")],
-        usage: input_usage(0),
+        usage: Box::new(input_usage(0)),
     };
     let interrupted = |call_id| {
         let call = tool_call(call_id, "{}");

@@ -26,7 +26,7 @@ async fn run_loop(replies: Vec<Reply>) -> (Vec<Result<Event, Error>>, Journal) {
 
 fn retraction(events: &[Result<Event, Error>]) -> Option<(usize, Usage)> {
     events.iter().enumerate().find_map(|(at, event)| match event {
-        Ok(Event::Turn(TurnEvent::Retracted { usage, .. })) => Some((at, *usage)),
+        Ok(Event::Turn(TurnEvent::Retracted { usage, .. })) => Some((at, **usage)),
         _ => None,
     })
 }

@@ -129,7 +129,7 @@ impl ContextWindows for BundledPrices {
         let found = calculator.find_provider(Some(&listed.provider), None).ok().flatten();
         // Some providers serve the models of others, which are listed there.
         let providers = found.into_iter().chain(calculator.providers());
-        let mut models = providers.flat_map(|provider| provider.models());
+        let mut models = providers.flat_map(genai_prices::ProviderInfo::models);
         models.find(|model| model.id() == listed.model)?.context_window()
     }
 }
