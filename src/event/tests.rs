@@ -33,7 +33,9 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         budget: None,
         nested_usage: Usage::default(),
         cost: None,
+        cost_gaps: Vec::new(),
         nested_cost: None,
+        nested_cost_gaps: Vec::new(),
         why: None,
         history: History::empty("h"),
     }))

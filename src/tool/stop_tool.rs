@@ -20,8 +20,8 @@ impl Tool {
     /// - If a call beside it waits for an approval or an external result, the run ends with the
     ///   reason `pending`, and the action has no effect: the resumed run asks the model again.
     /// - A call with invalid arguments receives an error result and does not end the run.
-    /// - The result of the call contains the action. A hook that changes the arguments or the result
-    ///   changes the action.
+    /// - The result of the call contains the action. A hook that changes the arguments or the
+    ///   result changes the action.
     /// - Validations check the text of the turn, not the summary.
     /// - The call does not count towards a limit on tool calls. If the turn exceeds another limit
     ///   of the budget, none of its calls run, and the action has no effect.

@@ -279,7 +279,7 @@ impl Provider for Redirected {
         other.with_model(self.0).stream_turn(request)
     }
 
-    fn model(&self) -> &str {
+    fn model(&self) -> &'static str {
         "cheap"
     }
 }

@@ -83,12 +83,12 @@ pub(super) async fn a_verdict_answers_the_call_and_a_second_one_is_refused<B: Ba
 pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_grant<B: Backend>() {
     // The second call ends only after the grant was revoked.
     let revoked = Arc::new(Semaphore::new(1));
-    let gate = Arc::clone(&revoked);
+    let permits = Arc::clone(&revoked);
     let spec = ToolSpec::new("delete", "Deletes a file", json!({ "type": "object" }));
     let delete = Tool::raw(spec, move |_, _| {
-        let gate = Arc::clone(&gate);
+        let permits = Arc::clone(&permits);
         async move {
-            gate.acquire().await.expect("the gate is open").forget();
+            permits.acquire().await.expect("the semaphore is open").forget();
             "deleted"
         }
     });
