@@ -20,6 +20,9 @@ pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
         push_item(&mut turn, at, item);
     }
     turn.set_usage(recorded.usage());
+    if let Some(billing) = recorded.billing() {
+        *turn.billing() = billing.clone();
+    }
     turn.stop(recorded.stop_reason().clone(), recorded.raw_stop_reason().unwrap_or_default());
     turn.complete()?;
     let rebuilt = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {

@@ -110,7 +110,7 @@ async fn ask_user(mark: &str, shown: &[String], lines: &mut InputReader) -> io::
         let early = escape_invisible(early.trim(), 200);
         print_lines(&format!("\n  typed before the question, so not an answer: {early}"));
     }
-    let question = format!("[{mark}] approve it? [y/N/always, or why] ");
+    let question = format!("[{mark}] approve it? [y/N/always or why] ");
     let _ = write!(io::stderr(), "{question}").and_then(|()| io::stderr().flush());
     match lines.next_entry().await? {
         Some(answer) => Ok(answer),

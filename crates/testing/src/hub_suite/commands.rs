@@ -97,10 +97,12 @@ pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_g
     let agent = Agent::new(model).with_tool(delete.unwrap().requires_approval()).interactive();
     let (hub, run) = start::<B>(&agent).await;
     let mut events = hub.read_run(&run, None).unwrap().into_events();
-    let (mut questions, mut starts, mut grant_id) = (0, 0, None);
+    let (mut questions, mut starts, mut first_grant) = (0, 0, None);
     while let Some(Ok(event)) = events.next().await {
-        if let Some(GrantChange::Added(grant)) = event.grant_change() {
-            grant_id = Some(grant.id);
+        if let Some(GrantChange::Added(grant)) = event.grant_change()
+            && questions == 1
+        {
+            first_grant = Some(grant.id);
         }
         if let Some(call) = event.approval_request() {
             questions += 1;
@@ -109,7 +111,7 @@ pub(super) async fn a_verdict_allows_further_calls_until_a_command_revokes_the_g
         }
         starts += usize::from(matches!(event, Event::Tool(ToolEvent::Started { .. })));
         if starts == 2
-            && let Some(grant_id) = grant_id.take()
+            && let Some(grant_id) = first_grant.take()
         {
             hub.send(&run, Command::RevokeGrant { grant_id }).await.unwrap();
             revoked.add_permits(2);

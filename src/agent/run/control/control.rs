@@ -5,7 +5,6 @@ use std::sync::{Arc, Mutex, OnceLock, Weak};
 
 use crate::agent::run::control::grants::RunGrants;
 use crate::agent::run::control::inbox::Inbox;
-use crate::agent::run::control::mail::Mail;
 use crate::agent::run::control::signals::Signals;
 use crate::agent::run::control::tool_state::ToolState;
 use crate::agent::run::control::usage_account::UsageAccount;
@@ -62,6 +61,14 @@ pub(in crate::agent) struct SubAgents {
     label: OnceLock<Arc<str>>,
     /// The `Control` of the parent's run, if this is a sub-agent's run.
     parent: OnceLock<Weak<Control>>,
+}
+
+/// The messages of other agents that wait in a run's inbox.
+#[derive(Default)]
+pub(in crate::agent) struct Mail {
+    /// The senders of the messages, by the ids of the messages. A message that came back has no
+    /// sender.
+    pub(super) senders: Mutex<HashMap<String, Option<Weak<Control>>>>,
 }
 
 /// The parts of a sub-agent's run that the parent's run needs.

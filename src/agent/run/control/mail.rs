@@ -1,7 +1,6 @@
 //! Messages between the agents of a run.
 
-use std::collections::HashMap;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Weak};
 
 use crate::agent::run::control::control::Control;
 use crate::agent::run::control::inbox::{DeliveryPoint, RefusedInput};
@@ -13,14 +12,6 @@ use crate::lock::lock_ignoring_poison;
 const MAIN_NAME: &str = "main";
 /// The maximum length of a message, in bytes.
 const MAX_MESSAGE_BYTES: usize = 64 * 1024;
-
-/// The messages of other agents that wait in a run's inbox.
-#[derive(Default)]
-pub(in crate::agent) struct Mail {
-    /// The senders of the messages, by the ids of the messages. A message that came back has no
-    /// sender.
-    senders: Mutex<HashMap<String, Option<Weak<Control>>>>,
-}
 
 impl Control {
     /// Queues a message for another agent of the same tree. Returns the name of the receiver.
