@@ -11,7 +11,7 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::{Budget, Pool};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::supervise::{OnSilence, Restart, RunEnd, Supervised, Supervisor};
+use turnstream::supervise::{OnSilence, Restart, Supervised, SupervisedEnd, Supervisor};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
 
@@ -80,7 +80,7 @@ async fn main() -> Result<(), Error> {
             Supervised::Restarting { restarts, delay, error } => {
                 println!("{name}: start {} in {delay:?}, because {error}", restarts + 1);
             }
-            Supervised::Ended(RunEnd::GaveUp { restarts, error }) => {
+            Supervised::Ended(SupervisedEnd::GaveUp { restarts, error }) => {
                 println!("{name}: given up after {restarts} restarts, because {error}");
             }
             _ => {}

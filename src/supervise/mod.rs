@@ -9,7 +9,7 @@
 //! use futures::StreamExt;
 //! use turnstream::Agent;
 //! use turnstream::provider::Scripted;
-//! use turnstream::supervise::{RunEnd, Supervised, Supervisor};
+//! use turnstream::supervise::{SupervisedEnd, Supervised, Supervisor};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), turnstream::Error> {
@@ -24,7 +24,7 @@
 //!         Supervised::Event(event) => {
 //!             texts.extend(event.outcome().map(|outcome| outcome.text.clone()));
 //!         }
-//!         Supervised::Ended(end) => assert!(matches!(end, RunEnd::Finished), "{name}: {end:?}"),
+//!         Supervised::Ended(end) => assert!(matches!(end, SupervisedEnd::Finished), "{name}: {end:?}"),
 //!         _ => {}
 //!     }
 //! }
@@ -48,7 +48,7 @@ mod supervisor;
 mod supervisor_handle;
 
 pub use restart::Restart;
-pub use supervised::{RunEnd, Supervised};
+pub use supervised::{Supervised, SupervisedEnd};
 pub use supervised_stream::SupervisedStream;
 pub use supervisor::{OnSilence, Supervisor};
 pub use supervisor_handle::SupervisorHandle;

@@ -13,7 +13,7 @@ use crate::agent::RunHandle;
 use crate::env::{Deadline, DeadlineOutcome, TimeLimit};
 use crate::error::{Error, ErrorKind, catch_panic, panic_to_error};
 use crate::supervise::restart::FailureCount;
-use crate::supervise::{Restart, RunEnd, Supervised, SupervisedStream};
+use crate::supervise::{Restart, Supervised, SupervisedEnd, SupervisedStream};
 
 /// A function that starts a run. It receives the number of the attempt, counted from 1.
 pub(super) type StartFn = Box<dyn FnMut(u32) -> SupervisedStream + Send>;
@@ -93,7 +93,7 @@ impl RestartingRun {
                         (error.or(running.silence.take()), running.started.elapsed());
                     return Poll::Ready(Some(match error {
                         Some(error) => self.fail(error, lasted),
-                        None => self.end(RunEnd::Finished),
+                        None => self.end(SupervisedEnd::Finished),
                     }));
                 }
                 RunState::Delayed { deadline, error } => match ready!(deadline.poll(cx)) {
@@ -101,7 +101,7 @@ impl RestartingRun {
                     // Without timers, the run would be started again at once, and for ever.
                     DeadlineOutcome::NoTimer => {
                         let error = error.clone();
-                        return Poll::Ready(Some(self.end(RunEnd::Failed(error))));
+                        return Poll::Ready(Some(self.end(SupervisedEnd::Failed(error))));
                     }
                 },
                 RunState::Dropped { error, lasted } => {
@@ -140,13 +140,13 @@ impl RestartingRun {
                 Supervised::Restarting { restarts: self.failures.restarts, delay, error }
             }
             None => self.end(match self.failures.restarts {
-                0 => RunEnd::Failed(error),
-                restarts => RunEnd::GaveUp { restarts, error },
+                0 => SupervisedEnd::Failed(error),
+                restarts => SupervisedEnd::GaveUp { restarts, error },
             }),
         }
     }
 
-    fn end(&mut self, end: RunEnd) -> Supervised {
+    fn end(&mut self, end: SupervisedEnd) -> Supervised {
         self.replace(RunState::Ended);
         Supervised::Ended(end)
     }

@@ -28,13 +28,13 @@ pub enum Supervised {
         error: Error,
     },
     /// The run has ended, and is no longer supervised. This is the last report about the run.
-    Ended(RunEnd),
+    Ended(SupervisedEnd),
 }
 
 /// How a supervised run has ended.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
-pub enum RunEnd {
+pub enum SupervisedEnd {
     /// The run's stream has ended without an error. The run's
     /// [outcome](crate::Event::Finished), if it has one, was reported before.
     Finished,

@@ -10,15 +10,13 @@ use turnstream::event::{BudgetKind, EndReason};
 use turnstream::provider::{Fallback, Provider, Reply, Scripted};
 use turnstream::replay::Recorder;
 use turnstream::stream::TurnStream;
-use turnstream::tool::{Tool, ToolRun};
+use turnstream::tool::Tool;
 use turnstream::usage::{
     Billing, Cost, CostGapKind, NameMatch, Price, PriceSource, PricedRequest, Prices,
 };
-use turnstream::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LiveWorld, SendRequest, World,
-};
 use turnstream::{Agent, Error, ErrorKind, Event, Outcome, Request, Usage};
 
+use turnstream_test_support::sent_at::SentAt;
 use turnstream_test_support::tools::spec;
 
 const TURN_USAGE: Usage = Usage {
@@ -155,31 +153,6 @@ fn tiered() -> Budget {
 
 fn gaps_of(outcome: &Outcome) -> Vec<(CostGapKind, &str)> {
     outcome.cost_gaps.iter().map(|gap| (gap.kind, gap.model.as_str())).collect()
-}
-
-/// The world of a run whose requests are all sent at the same time.
-#[derive(Clone, Copy, Debug)]
-struct SentAt(u64);
-
-impl World for SentAt {
-    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
-        match key.kind {
-            EffectKind::RequestTime => EffectValue::new(self.0),
-            _ => LiveWorld.draw(key, live),
-        }
-    }
-
-    fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
-        LiveWorld.step(key, effect)
-    }
-
-    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
-        LiveWorld.turn(key, request, ask)
-    }
-
-    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
-        LiveWorld.fan_out(key, calls)
-    }
 }
 
 #[tokio::test]

@@ -13,7 +13,9 @@ use serde_json::json;
 use tokio::time::{Instant, sleep, timeout};
 use turnstream::event::AppendReason;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::supervise::{OnSilence, Restart, RunEnd, Supervised, SupervisedStream, Supervisor};
+use turnstream::supervise::{
+    OnSilence, Restart, Supervised, SupervisedEnd, SupervisedStream, Supervisor,
+};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, ErrorKind, Event};
 
@@ -48,9 +50,9 @@ fn word(report: &Supervised) -> String {
         Supervised::Restarting { restarts, delay, error } => {
             format!("restart {restarts} in {}s: {}", delay.as_secs(), error.message())
         }
-        Supervised::Ended(RunEnd::Finished) => "ended".to_owned(),
-        Supervised::Ended(RunEnd::Failed(error)) => format!("failed: {}", error.message()),
-        Supervised::Ended(RunEnd::GaveUp { restarts, error }) => {
+        Supervised::Ended(SupervisedEnd::Finished) => "ended".to_owned(),
+        Supervised::Ended(SupervisedEnd::Failed(error)) => format!("failed: {}", error.message()),
+        Supervised::Ended(SupervisedEnd::GaveUp { restarts, error }) => {
             format!("gave up after {restarts}: {}", error.message())
         }
         other => panic!("{other:?}"),

@@ -1,4 +1,4 @@
-//! Runs with the usage of real models cost what the vendors' price pages say for their dates.
+//! Runs with the usage of real models cost what the vendors charge on their dates.
 
 mod gaps;
 mod names;

@@ -1,9 +1,13 @@
-//! Each test quotes the prices that the vendor publishes, per million tokens.
+//! Each test names the prices that it expects, per million tokens. The vendors publish them on these
+//! pages:
 //!
 //! - Anthropic: <https://platform.claude.com/docs/en/about-claude/pricing>
 //! - OpenAI: <https://developers.openai.com/api/docs/pricing>, and for the tier `priority` also
 //!   <https://openai.com/api-priority-processing/>
 //! - Google: <https://ai.google.dev/gemini-api/docs/pricing>
+//!
+//! The prices in quotation marks were compared with the pages. The others agree with the references
+//! of the bundled data, and were not compared with a page.
 
 use turnstream::agent::Agent;
 use turnstream::provider::{Reply, Scripted};
@@ -35,7 +39,7 @@ fn opus_reads_and_writes_a_cache_in_a_long_prompt() {
 }
 
 /// Until 2026-03-13, a prompt of more than 200,000 tokens made every part of the request more
-/// expensive: "Input: $10, Output: $37.50", and the multipliers of the cache apply to $10.
+/// expensive: $10 for input and $37.50 for output, and the multipliers of the cache apply to $10.
 #[test]
 fn the_same_request_cost_more_before_the_price_of_long_prompts_was_dropped() {
     let usage = [300_000, 200_000, 40_000, 0, 2_000];
@@ -53,7 +57,7 @@ fn haiku_writes_a_cache_for_five_minutes_and_for_an_hour() {
     costs(NOVEMBER_30_2026, "claude-haiku-4-5-20251001", reply(usage), expected);
 }
 
-/// "Claude Haiku 5.5": $0.10 and $0.50 for prompts of up to 100,000 tokens, $0.50 and $2.50 for longer
+/// Claude Haiku 5.5: $0.10 and $0.50 for prompts of up to 100,000 tokens, $0.50 and $2.50 for longer
 /// ones. The length of the prompt includes the tokens of the cache.
 #[test]
 fn cached_tokens_count_toward_the_length_of_the_prompt() {
@@ -78,7 +82,7 @@ fn sonnet_searches_the_web() {
     costs(NOVEMBER_30_2026, "claude-sonnet-4-6", reply, expected);
 }
 
-/// "gpt-5 | $1.25 | $0.125 (cached input) | $10".
+/// gpt-5: $1.25, $0.125 (cached input) and $10.
 #[test]
 fn gpt_5_reads_a_cache() {
     let expected = 20_000 * 5 / 4 + 80_000 / 8 + 5_000 * 10;
@@ -95,7 +99,7 @@ fn gpt_5_answers_with_priority() {
     costs(NOVEMBER_30_2026, "gpt-5", reply, expected);
 }
 
-/// "gpt-5-mini | $0.125 | $0.0125 | $1", in the table of flex processing.
+/// gpt-5-mini with flex processing: $0.125 for input, $0.0125 for cached input and $1 for output.
 #[test]
 fn gpt_5_mini_answers_in_the_flex_tier() {
     let expected = 80_000 / 8 + 120_000 / 80 + 10_000;
@@ -104,8 +108,8 @@ fn gpt_5_mini_answers_in_the_flex_tier() {
     costs(NOVEMBER_30_2026, "gpt-5-mini", reply, expected);
 }
 
-/// "gpt-5.4 | $2.50 | $0.25 | $15", and for prompts of more than 272,000 tokens "$5 | $0.50 |
-/// $22.50". Together, the two requests have twice as many tokens as the threshold.
+/// gpt-5.4: $2.50, $0.25 (cached) and $15, and for prompts of more than 272,000 tokens $5, $0.50 and
+/// $22.50. Together, the two requests have twice as many tokens as the threshold.
 #[test]
 fn each_request_of_a_run_is_priced_by_itself() {
     let model = Scripted::new([
@@ -133,9 +137,9 @@ fn tokens_of(input: u64) -> turnstream::Usage {
     crate::support::tokens([input, 0, 0, 0, 1_000])
 }
 
-/// "gemini-2.5-pro | $2.50, prompts > 200k tokens | $15.00, prompts > 200k tokens | context caching
-/// $0.25, prompts > 200k tokens | grounding … $35 / 1,000 grounded prompts": four searches for one
-/// prompt are charged once.
+/// gemini-2.5-pro, for prompts of more than 200,000 tokens: $2.50 for input, $15 for output and $0.25
+/// for cached input, and $35 for 1,000 prompts with grounding: four searches for one prompt are
+/// charged once.
 #[test]
 fn gemini_grounds_a_long_prompt() {
     let expected = 50_000 * 5 / 2 + 200_000 / 4 + 3_000 * 15 + 35_000;
@@ -145,7 +149,7 @@ fn gemini_grounds_a_long_prompt() {
     costs(NOVEMBER_30_2026, "gemini-2.5-pro", reply, expected);
 }
 
-/// "o3": $2 for input and $8 for output since 2025-06-10, $10 and $40 before.
+/// o3: $2 for input and $8 for output since 2025-06-10, $10 and $40 before.
 #[test]
 fn the_date_of_a_request_selects_the_price() {
     let usage = [10_000, 0, 0, 0, 1_000];

@@ -3,47 +3,17 @@
 use turnstream::agent::{Agent, Budget};
 use turnstream::event::Outcome;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::request::Request;
-use turnstream::stream::TurnStream;
-use turnstream::tool::ToolRun;
 use turnstream::usage::{Billing, Usage};
-use turnstream::world::{
-    Effect, EffectKey, EffectKind, EffectValue, LiveWorld, SendRequest, World,
-};
+use turnstream_test_support::sent_at::SentAt;
 
 /// Milliseconds since 1970 at which the tests' requests are sent, unless a test says otherwise.
 pub(crate) const NOVEMBER_30_2026: u64 = 1_795_996_800_000;
-
-/// The world of a run at a fixed time, as a recorded run has it.
-#[derive(Clone, Copy, Debug)]
-struct At(u64);
-
-impl World for At {
-    fn draw(&self, key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
-        match key.kind {
-            EffectKind::RequestTime => EffectValue::new(self.0),
-            _ => LiveWorld.draw(key, live),
-        }
-    }
-
-    fn step(&self, key: &EffectKey, effect: Effect) -> Effect {
-        LiveWorld.step(key, effect)
-    }
-
-    fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream {
-        LiveWorld.turn(key, request, ask)
-    }
-
-    fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun {
-        LiveWorld.fan_out(key, calls)
-    }
-}
 
 /// An agent whose requests are sent at the given time, with the bundled prices.
 pub(crate) fn agent_at(time_ms: u64, model: Scripted) -> Agent {
     Agent::new(model)
         .with_budget(Budget::new().with_prices(turnstream_prices::prices()))
-        .with_world(move |_, _| At(time_ms))
+        .with_world(move |_, _| SentAt(time_ms))
 }
 
 /// Runs one request of a model.

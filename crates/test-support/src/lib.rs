@@ -20,6 +20,7 @@
 //! | [`runs`] | runs pulled to an event or to their end |
 //! | [`seeded_random`] | random numbers from a seed |
 //! | [`seeds`] | one check for many seeds, with all its failures |
+//! | [`sent_at`] | a world whose requests are sent at a fixed time |
 //! | [`session_race`] | processes that compete for the same sessions |
 //! | [`store_suite`] | the claims that hold for stores, beyond those of `session_suite!` |
 //! | [`stored_format`] | example files of stored data |
@@ -53,6 +54,7 @@ pub mod replays;
 pub mod runs;
 pub mod seeded_random;
 pub mod seeds;
+pub mod sent_at;
 pub mod session_race;
 pub mod store_suite;
 pub mod stored_format;

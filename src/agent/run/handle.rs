@@ -370,8 +370,8 @@ impl RunHandle {
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), Error> {
-    /// let spec = ToolSpec::new("post", "Posts a message", json!({ "type": "object", "properties": {} }));
-    /// let post = Tool::raw(spec, |_args, _cx| async { "posted" })?.requires_approval();
+    /// let schema = json!({ "type": "object", "properties": {} });
+    /// let post = Tool::raw(ToolSpec::new("post", "Posts a message", schema), |_args, _cx| async { "posted" })?.requires_approval();
     /// let model = Scripted::from_fn(|_request, n| match n {
     ///     0..3 => Reply::new().call("post", json!({})),
     ///     _ => Reply::text("Posted."),
@@ -379,7 +379,7 @@ impl RunHandle {
     /// let mut run = Agent::new(model).with_tool(post).interactive().run("Post it three times");
     /// let handle = run.handle();
     ///
-    /// let mut questions = 0;
+    /// let (mut questions, mut results) = (0, 0);
     /// while let Some(event) = run.next().await {
     ///     let event = event?;
     ///     if let Some(call) = event.approval_request() {
@@ -388,8 +388,11 @@ impl RunHandle {
     ///         handle.submit_verdict(call, always)?;
     ///     }
     ///     // The user changes their mind when the second call has run.
-    ///     if event.tool_output().is_some() && run.journal().requests() == 2 {
-    ///         handle.revoke_grant(&handle.grants()[0].id)?;
+    ///     if event.tool_output().is_some() {
+    ///         results += 1;
+    ///         if results == 2 {
+    ///             handle.revoke_grant(&handle.grants()[0].id)?;
+    ///         }
     ///     }
     /// }
     /// assert_eq!(questions, 2);
