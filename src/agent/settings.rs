@@ -136,7 +136,8 @@ impl AgentSettings {
             tools,
             options: self.prompt.options.clone(),
             max_turn_bytes: Some(self.limits.limits.max_turn_bytes),
-            ..Request::new(history.clone())
+            // The calls of an interrupted turn are void.
+            ..Request::new(history.settled())
         };
         if toolkit.is_first_call_only() {
             request.options.parallel_tool_calls = Some(false);

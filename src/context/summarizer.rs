@@ -316,7 +316,10 @@ fn summary_text(turn: &Turn) -> Result<String, Error> {
             return failed(ErrorKind::Filtered, "it was refused");
         }
         // After an unknown reason, the summary may be incomplete, and it would replace the history.
-        StopReason::ToolCalls | StopReason::Pause | StopReason::Other(_) => {
+        StopReason::ToolCalls
+        | StopReason::Pause
+        | StopReason::Interrupted
+        | StopReason::Other(_) => {
             return failed(ErrorKind::GenerationFailed, "the model stopped for another reason");
         }
     }

@@ -29,6 +29,9 @@ pub enum StopReason {
     Pause,
     /// The context window is full.
     ContextWindow,
+    /// The turn was [interrupted](crate::RunHandle::interrupt_turn) before the model had finished.
+    /// Providers never report this reason.
+    Interrupted,
     /// A stop reason that is unknown to this crate, exactly as received from the provider.
     Other(String),
 }
@@ -44,6 +47,7 @@ impl StopReason {
             Self::Refusal => "refusal",
             Self::Pause => "pause",
             Self::ContextWindow => "context_window",
+            Self::Interrupted => "interrupted",
             Self::Other(raw) => raw,
         }
     }
@@ -59,6 +63,7 @@ impl From<Cow<'_, str>> for StopReason {
             "refusal" => Self::Refusal,
             "pause" => Self::Pause,
             "context_window" => Self::ContextWindow,
+            "interrupted" => Self::Interrupted,
             _ => Self::Other(word.into_owned()),
         }
     }

@@ -39,6 +39,7 @@ pub use loop_over::{LoopOver, LoopOverExt, loop_over};
 pub use loop_stream::{LoopStream, loop_stream};
 pub(crate) use loop_with_state::LoopWithState;
 pub use loop_with_state::{StateCell, loop_with_state};
+pub(crate) use seal::InterruptTurn;
 pub use seal::{TurnPoll, TurnSource, TurnStream, seal};
 pub use step::{IntoStep, Step};
 pub use steps::Steps;

@@ -64,6 +64,8 @@ impl From<&Request> for TurnBuilder {
 /// - An [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error is yielded only if the source
 ///   ends without a complete turn. The error carries the partial turn.
 /// - All other errors also carry the partial turn, unless the partial turn is empty.
+/// - A turn that is [interrupted](crate::RunHandle::interrupt_turn) completes with the stop reason
+///   [`Interrupted`](crate::turn::StopReason::Interrupted) and the part that has arrived.
 /// - A turn that is too large ends with a [`TooLarge`](crate::ErrorKind::TooLarge) error; see
 ///   [`Request::max_turn_bytes`]. If the turn follows a history rather than a request, the
 ///   builder's default limit applies.
@@ -74,7 +76,13 @@ pub fn seal(
     before: impl Into<TurnBuilder>,
     source: impl TurnSource + Send + 'static,
 ) -> TurnStream {
-    TurnStream(Box::pin(Sealed { source: Some(source), turn: before.into(), pending_error: None }))
+    TurnStream(Box::pin(Sealed {
+        source: Some(source),
+        turn: before.into(),
+        pending_error: None,
+        interrupt: None,
+        was_polled: false,
+    }))
 }
 
 #[pin_project]
@@ -86,6 +94,18 @@ struct Sealed<T> {
     turn: TurnBuilder,
     /// The error to yield once all earlier events have been yielded.
     pending_error: Option<Error>,
+    interrupt: Option<Box<dyn InterruptTurn>>,
+    /// Whether the source has been polled, and so has sent its request.
+    was_polled: bool,
+}
+
+/// Decides when a turn is interrupted.
+pub(crate) trait InterruptTurn: Send {
+    /// Returns whether the turn must end now. Called before each poll of the turn's source.
+    fn is_requested(&self) -> bool;
+
+    /// Estimates the number of tokens in the turn's request.
+    fn estimate_request_tokens(&self) -> u64;
 }
 
 impl<T: TurnSource> Stream for Sealed<T> {
@@ -100,6 +120,18 @@ impl<T: TurnSource> Stream for Sealed<T> {
             let Some(source) = this.source.as_mut().as_pin_mut() else {
                 return Poll::Ready(this.pending_error.take().map(Err));
             };
+            if let Some(interrupt) = this.interrupt
+                && interrupt.is_requested()
+            {
+                this.source.set(None);
+                let was_sent = *this.was_polled;
+                this.turn.interrupt(|| match was_sent {
+                    true => interrupt.estimate_request_tokens(),
+                    false => 0,
+                });
+                continue;
+            }
+            *this.was_polled = true;
             match ready!(source.poll_turn(cx, this.turn)) {
                 Some(Ok(())) => {
                     if this.turn.is_finished() {
@@ -128,6 +160,8 @@ impl<T: TurnSource> Stream for Sealed<T> {
 /// A stream of a turn whose limits can be set before the turn is read.
 trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
     fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
+
+    fn set_interrupt(self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>);
 }
 
 impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
@@ -135,6 +169,10 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
         let turn = self.project().turn;
         turn.set_max_bytes(max_bytes);
         turn.set_max_output_tokens(max_output_tokens);
+    }
+
+    fn set_interrupt(self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>) {
+        *self.project().interrupt = Some(interrupt);
     }
 }
 
@@ -148,6 +186,12 @@ impl TurnStream {
     /// Sets the turn's limits, even if the provider [sealed](seal) the turn without the request.
     pub(crate) fn with_limits(mut self, max_bytes: usize, max_output_tokens: Option<u32>) -> Self {
         self.0.as_mut().set_limits(max_bytes, max_output_tokens);
+        self
+    }
+
+    /// Ends the turn as soon as `interrupt` requests it; see [`TurnBuilder::interrupt`].
+    pub(crate) fn interrupted_by(mut self, interrupt: impl InterruptTurn + 'static) -> Self {
+        self.0.as_mut().set_interrupt(Box::new(interrupt));
         self
     }
 
@@ -180,6 +224,10 @@ impl<F: FnMut(&Result<TurnEvent, Error>) + Unpin> Stream for ObservedTurn<F> {
 impl<F: FnMut(&Result<TurnEvent, Error>) + Send + Unpin> LimitTurn for ObservedTurn<F> {
     fn set_limits(mut self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>) {
         self.turn.0.as_mut().set_limits(max_bytes, max_output_tokens);
+    }
+
+    fn set_interrupt(mut self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>) {
+        self.turn.0.as_mut().set_interrupt(interrupt);
     }
 }
 

@@ -139,9 +139,10 @@ impl ParseError {
         match turn.stop_reason() {
             StopReason::Refusal => Some(Self::Refused { text: turn.text() }),
             StopReason::ContentFilter => Some(Self::Filtered { text: turn.text() }),
-            StopReason::MaxTokens | StopReason::ContextWindow | StopReason::Pause => {
-                Some(Self::Truncated { text: turn.text() })
-            }
+            StopReason::MaxTokens
+            | StopReason::ContextWindow
+            | StopReason::Pause
+            | StopReason::Interrupted => Some(Self::Truncated { text: turn.text() }),
             StopReason::Stop | StopReason::ToolCalls | StopReason::Other(_) => None,
         }
     }

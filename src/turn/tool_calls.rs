@@ -5,6 +5,7 @@ use std::slice;
 
 use crate::item::{Item, ResultKind, StopReason, ToolCall};
 use crate::turn::Turn;
+use crate::turn::turn::valid_call;
 
 /// The tool calls in a complete turn.
 ///
@@ -73,7 +74,7 @@ impl<'a> IntoIterator for Calls<'a> {
     type IntoIter = FilterMap<slice::Iter<'a, Item>, fn(&'a Item) -> Option<&'a ToolCall>>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.turn.items().iter().filter_map(Item::as_tool_call)
+        self.turn.items().iter().filter_map(valid_call)
     }
 }
 
@@ -102,6 +103,7 @@ fn veto_for(turn: &Turn) -> Option<Veto> {
             ResultKind::Skipped,
             "Not run: the provider paused the turn. Call the tool again if it is still needed.",
         ),
+        StopReason::Interrupted => (ResultKind::Interrupted, "Not run: the reply was interrupted."),
         StopReason::Other(_) => (
             ResultKind::Skipped,
             "Not run: the reply ended for a reason that is not understood. Call the tool again if \

@@ -93,9 +93,10 @@ impl Turn {
     }
 
     /// Returns the tool calls as plain data, for example to display them. To run the calls, pass
-    /// the turn to a [`Toolkit`](crate::Toolkit).
+    /// the turn to a [`Toolkit`](crate::Toolkit). The calls of an
+    /// [interrupted](StopReason::Interrupted) turn are void, and are not returned.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
-        self.items.iter().filter_map(Item::as_tool_call)
+        self.items.iter().filter_map(valid_call)
     }
 
     /// Returns the items in the form in which they are added to a history. The last item contains
@@ -112,6 +113,11 @@ impl Turn {
         }
         items
     }
+}
+
+/// Returns the item's call, unless the item was interrupted.
+pub(super) fn valid_call(item: &Item) -> Option<&ToolCall> {
+    item.as_tool_call().filter(|_| !item.interrupted)
 }
 
 /// Compares the contents of two turns, but not whether their calls may run.

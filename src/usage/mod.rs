@@ -18,7 +18,7 @@ mod price_source;
 mod prices;
 
 use std::iter::Sum;
-use std::ops::{Add, AddAssign};
+use std::ops::{Add, AddAssign, Sub};
 
 use serde::{Deserialize, Serialize};
 
@@ -61,7 +61,15 @@ pub struct Usage {
     /// these writes.
     #[serde(skip_serializing_if = "is_zero")]
     pub cache_write_1h_input_tokens: u64,
+    /// The number of these tokens, input and output, that are an estimate, because a turn was
+    /// [interrupted](crate::RunHandle::interrupt_turn) before the provider had reported them. The
+    /// estimate is a token for each four bytes.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub estimated_tokens: u64,
 }
+
+/// The number of bytes of output for which a token is estimated.
+const BYTES_PER_TOKEN: usize = 4;
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
 fn is_zero(count: &u64) -> bool {
@@ -74,23 +82,21 @@ impl Usage {
         self.input_tokens.saturating_add(self.output_tokens)
     }
 
-    /// Returns how much each count has increased since `earlier`. For a count that has decreased,
-    /// the increase is 0.
-    pub(crate) fn increase_since(&self, earlier: Self) -> Self {
-        Self {
-            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
-            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
-            cache_read_input_tokens: self
-                .cache_read_input_tokens
-                .saturating_sub(earlier.cache_read_input_tokens),
-            cache_write_input_tokens: self
-                .cache_write_input_tokens
-                .saturating_sub(earlier.cache_write_input_tokens),
-            reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
-            cache_write_1h_input_tokens: self
-                .cache_write_1h_input_tokens
-                .saturating_sub(earlier.cache_write_1h_input_tokens),
-        }
+    /// Adds an estimate of the tokens that have not been reported for an interrupted turn. Some
+    /// providers report the input first, and a preliminary number of output tokens. `output_bytes`
+    /// is the size of the output that has arrived.
+    pub(crate) fn with_estimates(
+        mut self,
+        estimate_input: impl FnOnce() -> u64,
+        output_bytes: usize,
+    ) -> Self {
+        let input = if self.input_tokens == 0 { estimate_input() } else { 0 };
+        let output = u64::try_from(output_bytes.div_ceil(BYTES_PER_TOKEN)).unwrap_or(u64::MAX);
+        let output = output.saturating_sub(self.output_tokens);
+        self.input_tokens = self.input_tokens.saturating_add(input);
+        self.output_tokens = self.output_tokens.saturating_add(output);
+        self.estimated_tokens = self.estimated_tokens.saturating_add(input).saturating_add(output);
+        self
     }
 }
 
@@ -112,6 +118,31 @@ impl Add for Usage {
             cache_write_1h_input_tokens: self
                 .cache_write_1h_input_tokens
                 .saturating_add(other.cache_write_1h_input_tokens),
+            estimated_tokens: self.estimated_tokens.saturating_add(other.estimated_tokens),
+        }
+    }
+}
+
+impl Sub for Usage {
+    type Output = Self;
+
+    /// Returns how much each count has increased since `earlier`. For a count that has decreased,
+    /// the increase is 0.
+    fn sub(self, earlier: Self) -> Self {
+        Self {
+            input_tokens: self.input_tokens.saturating_sub(earlier.input_tokens),
+            output_tokens: self.output_tokens.saturating_sub(earlier.output_tokens),
+            cache_read_input_tokens: self
+                .cache_read_input_tokens
+                .saturating_sub(earlier.cache_read_input_tokens),
+            cache_write_input_tokens: self
+                .cache_write_input_tokens
+                .saturating_sub(earlier.cache_write_input_tokens),
+            reasoning_tokens: self.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
+            cache_write_1h_input_tokens: self
+                .cache_write_1h_input_tokens
+                .saturating_sub(earlier.cache_write_1h_input_tokens),
+            estimated_tokens: self.estimated_tokens.saturating_sub(earlier.estimated_tokens),
         }
     }
 }

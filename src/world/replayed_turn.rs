@@ -50,7 +50,9 @@ pub(crate) fn replay_event(
 ) -> Result<(), Error> {
     turn.absorb(match item {
         // A turn's JSON does not state whether its calls are allowed to run.
-        Ok(ReplayedEvent { event: TurnEvent::TurnComplete { turn }, is_vetoed: false }) => {
+        Ok(ReplayedEvent { event: TurnEvent::TurnComplete { turn }, is_vetoed: false })
+            if *turn.stop_reason() != StopReason::Interrupted =>
+        {
             TurnEvent::TurnComplete { turn: rebuild_turn(&turn)? }
         }
         Ok(ReplayedEvent { event, .. }) => event,

@@ -26,6 +26,7 @@ const TURN_USAGE: Usage = Usage {
     cache_write_input_tokens: 0,
     reasoning_tokens: 0,
     cache_write_1h_input_tokens: 0,
+    estimated_tokens: 0,
 };
 
 fn price_per_million(input: f64) -> Price {

@@ -22,6 +22,7 @@ const TURN_USAGE: Usage = Usage {
     cache_write_input_tokens: 0,
     reasoning_tokens: 0,
     cache_write_1h_input_tokens: 0,
+    estimated_tokens: 0,
 };
 
 fn tool_call_reply() -> Reply {

@@ -3,6 +3,7 @@
 //! | file | cases |
 //! |---|---|
 //! | `interrupt` | an interrupt, in every phase |
+//! | `interrupt_turn` | an interrupt of the model that lets the tools finish |
 //! | `stop_and_drop` | a stop, a drop, a consumer that pauses |
 //! | `interrupt_races` | an interrupt that coincides with failures, sub-agents, approvals |
 //! | `interrupt_during_waits` | an interrupt during a wait, and the notifications of hooks at the end |
@@ -35,6 +36,7 @@ mod input_during_a_run;
 mod interrupt;
 mod interrupt_during_waits;
 mod interrupt_races;
+mod interrupt_turn;
 mod limits;
 mod on_each_wire;
 mod refused_reasoning;
@@ -44,8 +46,9 @@ mod transport;
 mod unsettled_histories;
 
 /// The source files with tests.
-const TEST_SOURCES: [&str; 17] = [
+const TEST_SOURCES: [&str; 18] = [
     include_str!("interrupt.rs"),
+    include_str!("interrupt_turn.rs"),
     include_str!("stop_and_drop.rs"),
     include_str!("interrupt_races.rs"),
     include_str!("interrupt_during_waits.rs"),
@@ -65,12 +68,15 @@ const TEST_SOURCES: [&str; 17] = [
 ];
 
 /// Each case has a module of this name.
-const CASE_MODULES: [&str; 68] = [
+const CASE_MODULES: [&str; 71] = [
     "interrupt_while_a_call_streams",
     "interrupt_before_tools_start",
     "interrupt_while_tools_run",
     "interrupt_before_the_first_poll",
     "interrupt_twice_or_late",
+    "interrupt_of_a_streaming_turn",
+    "interrupt_of_a_turn_while_tools_run",
+    "interrupt_of_a_turn_during_waits",
     "stop_after_turn",
     "drop_cancels",
     "slow_consumer",

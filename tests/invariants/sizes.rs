@@ -31,7 +31,7 @@ fn events_are_small() {
     // The usage and a tag; a tool call with its id and its name determines the number.
     check_size::<TurnEvent>(64);
     check_size::<Text>(24);
-    check_size::<Usage>(48);
+    check_size::<Usage>(56);
     // A tool's result determines it.
     check_size::<ToolEvent>(96);
     check_size::<ToolResult>(96);
@@ -62,7 +62,7 @@ fn handles_are_at_most_a_few_pointers_in_size() {
 #[test]
 fn values_created_once_per_turn_are_small() {
     check_size::<Item>(120);
-    check_size::<Outcome>(456);
+    check_size::<Outcome>(472);
     check_size::<Run>(640);
 }
 

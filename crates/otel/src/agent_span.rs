@@ -476,7 +476,7 @@ impl AgentSpan {
         let unfinished = error.map_or(outcome.reason.as_str(), ErrorKind::as_str);
         if let Some((mut chat, _)) = self.take_request() {
             // No event contains the usage of a turn that the run's end has cut off.
-            let usage = difference(outcome.usage, self.totals.usage);
+            let usage = outcome.usage - self.totals.usage;
             chat.set_usage(usage);
             self.totals.add_request(usage);
             chat.fail(unfinished, now);
@@ -614,23 +614,6 @@ fn budget_kind(kind: BudgetKind) -> &'static str {
         BudgetKind::ToolCalls => "tool_calls",
         BudgetKind::Target => "target",
         _ => "other",
-    }
-}
-
-fn difference(total: Usage, earlier: Usage) -> Usage {
-    Usage {
-        input_tokens: total.input_tokens.saturating_sub(earlier.input_tokens),
-        output_tokens: total.output_tokens.saturating_sub(earlier.output_tokens),
-        cache_read_input_tokens: total
-            .cache_read_input_tokens
-            .saturating_sub(earlier.cache_read_input_tokens),
-        cache_write_input_tokens: total
-            .cache_write_input_tokens
-            .saturating_sub(earlier.cache_write_input_tokens),
-        reasoning_tokens: total.reasoning_tokens.saturating_sub(earlier.reasoning_tokens),
-        cache_write_1h_input_tokens: total
-            .cache_write_1h_input_tokens
-            .saturating_sub(earlier.cache_write_1h_input_tokens),
     }
 }
 

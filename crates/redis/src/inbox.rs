@@ -164,7 +164,10 @@ pub(crate) async fn send(
     let not_running = || Error::from(NotRunning { run: run.to_owned() });
     let mut listener = inner.wakeups.listen(keys.answers(run));
     // Interrupts, which are small, are accepted even if the inbox is full.
-    let is_interrupt = matches!(command, Command::Interrupt | Command::InterruptWithReason(_));
+    let is_interrupt = matches!(
+        command,
+        Command::Interrupt | Command::InterruptWithReason(_) | Command::InterruptTurn
+    );
     let capacity = match is_interrupt {
         true => settings.max_waiting.saturating_add(MAX_EXTRA_INTERRUPTS),
         false => settings.max_waiting,

@@ -14,7 +14,7 @@ use crate::agent::hook::StopDecision;
 use crate::agent::phase::refused_reasoning::reasoning_removal;
 use crate::agent::{Limits, State, prompts};
 use crate::error::{Error, ErrorKind};
-use crate::event::{AppendReason, BudgetExceeded, EndReason, Transition};
+use crate::event::{AppendReason, BudgetExceeded, EndReason, InterruptedPhase, Transition};
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{is_model_output, should_fall_back, unanswered_client_call};
 use crate::request::ToolSpecs;
@@ -33,6 +33,9 @@ pub struct Facts {
     pub has_follow_up: bool,
     /// Whether `stop_after_turn` was called, by the run's owner or through a handle.
     pub stop_requested: bool,
+    /// The phase in which the [model was interrupted](crate::RunHandle::interrupt_turn), if it was
+    /// and no input is queued that would let the run continue.
+    pub turn_interrupted: Option<InterruptedPhase>,
     /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
     /// The limit on tool calls, if the last turn exceeded the limit and some of its calls were
@@ -60,7 +63,8 @@ pub struct Facts {
 /// Any tool calls in the turn are run, unless the stop reason does not allow calls to run.
 pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
     use StopReason::{
-        ContentFilter, ContextWindow, MaxTokens, Other, Pause, Refusal, Stop, ToolCalls,
+        ContentFilter, ContextWindow, Interrupted, MaxTokens, Other, Pause, Refusal, Stop,
+        ToolCalls,
     };
     use TurnContent::{Answer, Calls, Nothing};
 
@@ -110,6 +114,9 @@ pub fn decide(state: &State, turn: &Turn, facts: &Facts) -> Decision {
         (ContentFilter, _) => NextAction::Finish(EndReason::Filtered),
         (Refusal, _) => NextAction::Finish(EndReason::Refused),
         (Pause, _) => NextAction::Continue(Transition::PauseResumed),
+        (Interrupted, _) if facts.has_steering => NextAction::Continue(Transition::Steering),
+        (Interrupted, _) if facts.has_follow_up => NextAction::Continue(Transition::FollowUp),
+        (Interrupted, _) => NextAction::Finish(EndReason::Interrupted(InterruptedPhase::Streaming)),
         (Other(_), Calls) if state.streaks.retried_unknown_stop => {
             NextAction::Finish(EndReason::Malformed)
         }
@@ -264,6 +271,8 @@ impl Facts {
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
+        } else if let Some(phase) = self.turn_interrupted {
+            Some(EndReason::Interrupted(phase))
         } else if state.end.wrap_up_reason.is_some() {
             self.budget_exhausted.then_some(EndReason::Budget)
         } else if self.exceeded_budget.is_some() {

@@ -6,7 +6,7 @@ use crate::agent::run::control::DeliveryPoint;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{Facts, State};
 use crate::context;
-use crate::event::BudgetExceeded;
+use crate::event::{BudgetExceeded, InterruptedPhase};
 use crate::request::Output;
 use crate::world::EffectKind;
 
@@ -22,6 +22,8 @@ struct ExternalFacts {
     has_follow_up: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     stop_requested: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    turn_interrupted: Option<InterruptedPhase>,
     #[serde(skip_serializing_if = "Option::is_none")]
     exceeded_budget: Option<BudgetExceeded>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -40,6 +42,8 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         has_steering: run.control().inbox.has_input(DeliveryPoint::BeforeNextRequest),
         has_follow_up: run.control().inbox.has_input(DeliveryPoint::AfterModelStops),
         stop_requested: run.control().signals.stop_requested.get(),
+        turn_interrupted: (run.control().signals.turn_interrupted.get())
+            .then(|| run.handle.journal.phase()),
         exceeded_budget: run.exceeded_limit(&state, &spent),
         call_limit_exceeded: budget
             .call_limit_exceeded()
@@ -47,6 +51,11 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         budget_exhausted: budget.is_exhausted(&spent),
         has_incomplete_turn: run.control().work.has_incomplete_turn.get(),
     });
+    let has_input = outside.has_steering || outside.has_follow_up;
+    if outside.turn_interrupted.is_some() && has_input {
+        // The model is no longer answering, and the run continues with the input.
+        run.control().signals.turn_interrupted.set(false);
+    }
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
         // A typed or validated answer must fit in a single turn, so it cannot be continued in
@@ -59,6 +68,7 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         has_steering: outside.has_steering,
         has_follow_up: outside.has_follow_up,
         stop_requested: outside.stop_requested,
+        turn_interrupted: outside.turn_interrupted.filter(|_| !has_input),
         exceeded_budget: outside.exceeded_budget,
         call_limit_exceeded: outside.call_limit_exceeded,
         can_compact: has_compactor && !context::was_reactively_compacted(&state.history),

@@ -11,12 +11,13 @@ use crate::agent::phase::prepare_request::PreparedRequest;
 use crate::agent::phase::wait_for_pool::wait_for_pool;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::settings::offered_tools;
+use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::{Error, ErrorKind};
 use crate::event::Transition;
 use crate::propagation::TraceContexts;
 use crate::provider::should_fall_back;
 use crate::request::{Request, ToolChoice};
-use crate::stream::{TurnStream, seal};
+use crate::stream::{InterruptTurn, TurnStream, seal};
 use crate::turn::TurnEvent;
 use crate::world::EffectKind;
 
@@ -104,7 +105,7 @@ pub(in crate::agent) fn send_request(
     request: Request,
 ) -> TurnStream {
     let (sending, now) = (run.clone(), state.clone());
-    let send = move |request| stream_turn(&sending, &now, request);
+    let send = move |request| stream_turn(sending, now, request);
     let turn = run.effects.turn(request, Box::new(send));
     let hooks = run.hooks();
     if !hooks.is_empty() {
@@ -118,12 +119,12 @@ pub(in crate::agent) fn send_request(
 /// returned stream stays pending, and the next poll of the run ends the work in progress. If the
 /// provider has a fallback, errors that the fallback can handle are returned to the loop instead of
 /// being retried by the provider.
-fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStream {
-    if run.is_time_over(state) {
+fn stream_turn(run: RunShared, state: State, mut request: Request) -> TurnStream {
+    if run.is_time_over(&state) {
         return seal(&request, stream::pending::<Result<TurnEvent, Error>>());
     }
     if state.model_selection.provider_index < run.settings.providers.fallbacks.len() {
-        let left = fallback_predicate(run, state);
+        let left = fallback_predicate(&run, &state);
         // A failed generation is corrected before a fallback is used.
         request.retries = request.retries.with_exception(move |error| {
             let kind = error.kind();
@@ -138,8 +139,29 @@ fn stream_turn(run: &RunShared, state: &State, mut request: Request) -> TurnStre
     }
     run.control().work.request_in_flight.set(true);
     let max_output_tokens = request.options.max_output_tokens;
-    let turn = run.provider(state).stream_turn(request);
+    let turn = run.provider(&state).stream_turn(request);
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
+        .interrupted_by(TurnInterrupt { run, state })
+}
+
+/// Interrupts a turn when a handle requests it.
+struct TurnInterrupt {
+    run: RunShared,
+    state: State,
+}
+
+impl InterruptTurn for TurnInterrupt {
+    fn is_requested(&self) -> bool {
+        self.run.control().signals.turn_interrupted.get()
+    }
+
+    fn estimate_request_tokens(&self) -> u64 {
+        let (run, state) = (&self.run, &self.state);
+        let toolkit = run.toolkit();
+        let tools = offered_tools(&toolkit, run.provider(state));
+        let request = run.settings.build_request(&toolkit, tools, &state.history);
+        estimate_request_tokens(&request, &BytesDiv4)
+    }
 }
 
 /// Returns a function that checks, each time it is called, whether the loop could use a fallback if

@@ -85,6 +85,7 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
     control.inbox.has_input(DeliveryPoint::BeforeNextRequest)
         || !control.inbox.tombstone_queue.is_empty()
         || control.signals.stop_requested.get()
+        || control.signals.turn_interrupted.get()
         || exceeded
         || budget.is_exhausted(&spent)
 }

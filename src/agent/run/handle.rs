@@ -175,6 +175,50 @@ impl RunHandle {
         self.control.signals.interrupt(shorten_interrupt_reason(&reason.into()));
     }
 
+    /// Interrupts the model, but not the tools.
+    ///
+    /// If the model is answering, the answer ends at the next poll. The part of the answer that has
+    /// arrived stays in the history, marked as interrupted, and the calls in it are void. The
+    /// [`TurnComplete`](crate::TurnEvent::TurnComplete) event contains this part, with the stop
+    /// reason [`Interrupted`](crate::turn::StopReason::Interrupted). What the provider has not
+    /// reported about the usage is [estimated](Usage::estimated_tokens). The connection to the
+    /// provider is closed.
+    ///
+    /// If tools are running, nothing is dropped: the tools finish, and calls that await a verdict
+    /// go on waiting.
+    ///
+    /// In both cases, if input is queued then, the run continues with this input. Otherwise, the
+    /// run ends with the reason `interrupted`. To redirect the model, first queue the input with
+    /// [`steer`](Self::steer), and then call this method.
+    ///
+    /// Sub-agents are tools of this run, and so they finish. To interrupt the model of a sub-agent,
+    /// use [its handle](Self::sub_agent_handle).
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let model = Scripted::new(["Once upon a time there was a king", "A poem, then."]);
+    /// let mut run = Agent::new(model).run("A story, please");
+    /// let handle = run.handle();
+    /// while let Some(Ok(event)) = run.next().await {
+    ///     if event.text_delta().is_some_and(|text| text.contains("Once")) {
+    ///         handle.steer("Rather a poem").unwrap();
+    ///         handle.interrupt_turn();
+    ///     }
+    /// }
+    /// let outcome = run.outcome().await;
+    /// assert!(outcome.history.iter().any(|item| item.interrupted));
+    /// assert_eq!(outcome.text, "A poem, then.");
+    /// # }
+    /// ```
+    pub fn interrupt_turn(&self) {
+        self.control.signals.interrupt_turn();
+    }
+
     /// Ends the run after the current turn. The turn's response and tool calls are completed and
     /// recorded, but no further request is sent. The run ends with the reason `stopped`, unless the
     /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
@@ -498,6 +542,11 @@ macro_rules! forward_handle_methods {
         /// Interrupts the run and states the reason; see [`RunHandle::interrupt_with_reason`].
         pub fn interrupt_with_reason(&self, reason: impl Into<String>) {
             self.$($handle)+.interrupt_with_reason(reason);
+        }
+
+        /// Interrupts the model, but not the tools; see [`RunHandle::interrupt_turn`].
+        pub fn interrupt_turn(&self) {
+            self.$($handle)+.interrupt_turn();
         }
 
         /// Ends the run after the current turn; see [`RunHandle::stop_after_turn`].

@@ -21,7 +21,7 @@ use crate::agent::settings::AgentSettings;
 use crate::agent::{Input, ResumeVerdicts, RunContext, RunHandle, RunStart, State, prompts};
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
-use crate::item::{Grant, History, Item, ToolResult};
+use crate::item::{Grant, History, Item, StopReason, ToolResult};
 use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
@@ -273,8 +273,26 @@ impl Run {
         self.state.get().evidence.log.clone()
     }
 
-    /// Ends the run and drops its loop, including the open request and any running calls.
+    /// Ends the run from outside its loop, or because of an error, and drops the loop.
     fn end_loop(
+        &mut self,
+        reason: EndReason,
+        error: Option<Error>,
+        time_up: Option<BudgetExceeded>,
+    ) {
+        if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
+            self.notify_world_ended(LoopEnd {
+                error: error.clone(),
+                time_limit_reached: time_up.map(TimeLimitReached::End),
+                interrupt_reason: self.interrupt_reason(reason).as_deref().map(str::to_owned),
+                ..LoopEnd::default()
+            });
+        }
+        self.drop_loop(reason, error, time_up);
+    }
+
+    /// Ends the run and drops its loop, including the open request and any running calls.
+    fn drop_loop(
         &mut self,
         reason: EndReason,
         error: Option<Error>,
@@ -287,18 +305,7 @@ impl Run {
             let own = pending.iter().filter(|call| call.path.is_empty());
             self.shared.handle.journal.set_pending_calls(own.cloned());
         }
-        let interrupt_reason = match reason {
-            EndReason::Interrupted(_) => self.shared.control().signals.interrupt_reason(),
-            _ => None,
-        };
-        if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
-            self.notify_world_ended(LoopEnd {
-                error: error.clone(),
-                time_limit_reached: time_up.map(TimeLimitReached::End),
-                interrupt_reason: interrupt_reason.as_deref().map(str::to_owned),
-                ..LoopEnd::default()
-            });
-        }
+        let interrupt_reason = self.interrupt_reason(reason);
         let input_refused = matches!(self.stage, Stage::Refused { .. });
         let events = self.stage.end_loop(PendingEnd {
             reason,
@@ -314,6 +321,14 @@ impl Run {
         self.shared.control().observers.cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_calls();
+    }
+
+    /// Returns the reason for the interrupt, if the run ends with an interrupt.
+    fn interrupt_reason(&self, reason: EndReason) -> Option<Arc<str>> {
+        match reason {
+            EndReason::Interrupted(_) => self.shared.control().signals.interrupt_reason(),
+            _ => None,
+        }
     }
 
     /// Records the effect reports of calls that were dropped, and the results that were known when
@@ -490,7 +505,12 @@ impl Run {
             self.shared.control().grants.apply(change);
         }
         match event {
-            Event::Turn(TurnEvent::TurnComplete { turn }) => self.shared.finish_turn(turn),
+            Event::Turn(TurnEvent::TurnComplete { turn }) => {
+                if *turn.stop_reason() == StopReason::Interrupted {
+                    self.shared.control().signals.turn_interrupted.set(false);
+                }
+                self.shared.finish_turn(turn);
+            }
             Event::Turn(TurnEvent::Retracted { .. }) => self.shared.finish_retracted_attempt(),
             _ => {}
         }
@@ -553,7 +573,7 @@ impl Run {
             Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),
             None => {
                 let reason = self.state.get().end.reason.unwrap_or(EndReason::Stopped);
-                self.end_loop(reason, None, None);
+                self.drop_loop(reason, None, None);
             }
         }
         Poll::Ready(None)

@@ -12,7 +12,7 @@ use crate::agent::settings::AgentSettings;
 use crate::agent::{RunHandle, State};
 use crate::error::Error;
 use crate::event::BudgetExceeded;
-use crate::item::History;
+use crate::item::{History, StopReason};
 use crate::provider::Provider;
 use crate::tool::Toolkit;
 use crate::turn::Turn;
@@ -155,6 +155,9 @@ impl RunShared {
             let gap = CostGap::new(CostGapKind::PricedAsRequested, answered);
             rate.is_known().then_some(gap)
         });
+        if *turn.stop_reason() == StopReason::Interrupted {
+            self.add_cut_off_gap();
+        }
         self.finish_request();
         account.close_request();
     }

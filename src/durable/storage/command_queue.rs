@@ -107,9 +107,9 @@ impl CommandQueue {
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let is_interrupt = command.command.is_interrupt();
-        // A second command that ends the run would change nothing, so it does not fill the queue.
+        // A second command that ends the run or the turn would change nothing, so it does not fill the queue.
         let is_queued = |queued: &StoredCommand| {
-            queued.id == command.id || ends_run(&command) && is_same_kind(queued, &command)
+            queued.id == command.id || is_signal(&command) && is_same_kind(queued, &command)
         };
         if !self.commands.iter().any(is_queued) {
             self.add(command)?;
@@ -123,9 +123,9 @@ impl CommandQueue {
     }
 
     /// Adds a command at the end of the queue, unless the queue is full. A command that ends the
-    /// run is always added.
+    /// run or a turn is always added.
     fn add(&mut self, command: StoredCommand) -> Result<(), Error> {
-        if ends_run(&command) {
+        if is_signal(&command) {
             self.commands.push_back(command);
             return Ok(());
         }
@@ -265,6 +265,11 @@ fn is_verdict(stored: &StoredCommand) -> bool {
 /// Returns whether the command ends the run. Such a command contains at most a short reason.
 pub(in crate::durable) fn ends_run(stored: &StoredCommand) -> bool {
     stored.command.is_interrupt() || stored.command == Command::StopAfterTurn
+}
+
+/// Returns whether the command ends the run or the current turn.
+fn is_signal(stored: &StoredCommand) -> bool {
+    ends_run(stored) || stored.command == Command::InterruptTurn
 }
 
 fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {

@@ -26,6 +26,7 @@ enum ActionJson {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    InterruptTurn,
     StopAfterTurn,
     Steer {
         items: Vec<Item>,
@@ -75,6 +76,7 @@ pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Erro
         Command::InterruptWithReason(reason) => {
             ActionJson::Interrupt { reason: shorten_interrupt_reason(&reason) }
         }
+        Command::InterruptTurn => ActionJson::InterruptTurn,
         Command::StopAfterTurn => ActionJson::StopAfterTurn,
         Command::Steer(items) => ActionJson::Steer { items },
         Command::FollowUp(items) => ActionJson::FollowUp { items },
@@ -113,6 +115,7 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
             let reason = reason.as_deref().and_then(shorten_interrupt_reason);
             reason.map_or(Command::Interrupt, Command::InterruptWithReason)
         }
+        ActionJson::InterruptTurn => Command::InterruptTurn,
         ActionJson::StopAfterTurn => Command::StopAfterTurn,
         ActionJson::Steer { items } => Command::Steer(items),
         ActionJson::FollowUp { items } => Command::FollowUp(items),
@@ -158,6 +161,7 @@ mod tests {
         let commands = [
             Command::Interrupt,
             Command::InterruptWithReason("the user left".to_owned()),
+            Command::InterruptTurn,
             Command::StopAfterTurn,
             Command::Steer(vec![Item::user("left")]),
             Command::FollowUp(vec![Item::user("then"), Item::user("right")]),

@@ -18,6 +18,8 @@ pub enum Command {
     Interrupt,
     /// Interrupts the run for this reason; see [`RunHandle::interrupt_with_reason`].
     InterruptWithReason(String),
+    /// Interrupts the model, but not the tools; see [`RunHandle::interrupt_turn`].
+    InterruptTurn,
     /// Ends the run after its current turn; see [`RunHandle::stop_after_turn`].
     StopAfterTurn,
     /// Adds these items as input before the next model request; see [`RunHandle::steer`].
@@ -119,6 +121,12 @@ impl Command {
         matches!(self, Self::Interrupt | Self::InterruptWithReason(_))
     }
 
+    /// Returns whether the command interrupts the run or its model. Such a command is small, and is
+    /// accepted even if many commands wait.
+    pub(crate) fn is_urgent(&self) -> bool {
+        self.is_interrupt() || *self == Self::InterruptTurn
+    }
+
     /// Applies the command to the run that this handle controls.
     pub(crate) fn apply(self, id: String, run: &str, handle: &RunHandle) -> Result<(), Error> {
         let refused = |input: RefusedInput| match input {
@@ -130,6 +138,7 @@ impl Command {
         match self {
             Self::Interrupt => handle.interrupt(),
             Self::InterruptWithReason(reason) => handle.interrupt_with_reason(reason),
+            Self::InterruptTurn => handle.interrupt_turn(),
             Self::StopAfterTurn => handle.stop_after_turn(),
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,

@@ -55,7 +55,7 @@ impl MemoryInbox {
     ) -> Result<InputReceipt, Error> {
         let not_running = || Error::from(NotRunning { run: run.to_owned() });
         let (answer, answered) = oneshot::channel();
-        let (is_interrupt, bytes) = (command.is_interrupt(), command_bytes(&command));
+        let (is_interrupt, bytes) = (command.is_urgent(), command_bytes(&command));
         let command = SentCommand::new(id.clone(), command, |done| {
             let _ = answer.send(done);
         });

@@ -98,7 +98,7 @@ impl RunPlace {
                     false => NotRunning { run: self.run.to_string() }.into(),
                 })
             }
-            (command, Some(_)) if !command.is_interrupt() => {
+            (command, Some(_)) if !command.is_urgent() => {
                 refused("a durable run receives this command through its engine, which stores it")
             }
             (command, _) => command.apply(id, &self.run, handle),

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{Item, ItemKind, ToolCall};
+use crate::item::{Item, ItemKind, StopReason, ToolCall};
 use crate::turn::builder::builder::{LimitExceeded, TurnBuilder};
 use crate::turn::builder::calls::data_with_wire_id;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -65,7 +65,9 @@ impl TurnBuilder {
         // The bytes that were counted when the events arrived are also part of the finished turn's
         // items.
         self.used_bytes = 0;
-        self.end_open_calls();
+        if turn.stop_reason != StopReason::Interrupted {
+            self.end_open_calls();
+        }
         let mut items = Vec::with_capacity(turn.items.len());
         let mut changed = false;
         for item in &turn.items {
@@ -129,7 +131,7 @@ impl TurnBuilder {
 }
 
 /// Returns the number of bytes in an item that count towards the turn's size limit.
-fn payload_bytes(item: &Item) -> usize {
+pub(super) fn payload_bytes(item: &Item) -> usize {
     let data = item.provider_data.as_ref().map_or(0, |data| data.value.as_str().len());
     data + match &item.kind {
         ItemKind::Text { text } | ItemKind::Reasoning { text } => text.len(),

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, ErrorKind};
-use crate::item::{StopReason, validate_json};
+use crate::item::{ItemKind, StopReason, validate_json};
+use crate::turn::builder::absorb_event::payload_bytes;
 use crate::turn::builder::builder::{LimitExceeded, MAX_ITEMS, TurnBuilder};
 use crate::turn::builder::call_index::CallIndex;
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -133,6 +134,37 @@ impl TurnBuilder {
         };
         self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
         Ok(())
+    }
+
+    /// Completes the turn as far as it has arrived, because it was interrupted. The turn's items are
+    /// marked as interrupted. They lack provider data and provider-specific items, as do the items
+    /// of a turn that was dropped, since a provider would reject truncated data.
+    ///
+    /// Token counts that have not been reported are estimated; `estimate_input` estimates the
+    /// request.
+    pub(crate) fn interrupt(&mut self, estimate_input: impl FnOnce() -> u64) {
+        if self.is_finished {
+            return;
+        }
+        (self.is_finished, self.is_completed) = (true, true);
+        let partial = std::mem::take(&mut self.partial);
+        let mut items = partial.items();
+        items.retain(|item| item.kind != ItemKind::Other);
+        let output_bytes = items.iter().map(payload_bytes).sum();
+        for item in &mut items {
+            item.provider_data = None;
+        }
+        let turn = Turn {
+            items,
+            stop_reason: StopReason::Interrupted,
+            raw_stop_reason: None,
+            usage: partial.usage.with_estimates(estimate_input, output_bytes),
+            model: partial.model,
+            response_id: partial.response_id,
+            billing: partial.billing.filter(|billing| !billing.is_empty()),
+            built: true,
+        };
+        self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
     }
 
     /// Returns [`StopReason::MaxTokens`] if the output limit cut off a call even though the server

@@ -14,7 +14,7 @@ use crate::item::{
     join_call_id,
 };
 use crate::session::Session;
-use crate::turn::{Turn, TurnEvent};
+use crate::turn::{StopReason, Turn, TurnEvent};
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive};
 use crate::ui::message_name::message_id;
@@ -211,7 +211,11 @@ impl AgUiEncoder {
         self.messages.extend(lane.messages());
         let remaining: Vec<String> =
             turn.tool_calls().map(|call| lane.call_id(&call.call_id)).collect();
-        self.withdraw(lane, &remaining, "the model retracted it", out);
+        let why = match turn.stop_reason() {
+            StopReason::Interrupted => "the turn was interrupted",
+            _ => "the model retracted it",
+        };
+        self.withdraw(lane, &remaining, why, out);
         lane.is_between_turns = true;
     }
 

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::event::{AppendReason, EndReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{Content, Item, Part, PendingCall, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::small_map::SmallMap;
-use crate::turn::{Turn, TurnEvent};
+use crate::turn::{StopReason, Turn, TurnEvent};
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive};
 use crate::ui::message_name::MessageName;
@@ -242,7 +242,11 @@ impl AiSdkEncoder {
         for call in turn.tool_calls() {
             self.complete_call(call, out);
         }
-        self.withdraw_calls("the model retracted it", out);
+        let why = match turn.stop_reason() {
+            StopReason::Interrupted => "the turn was interrupted",
+            _ => "the model retracted it",
+        };
+        self.withdraw_calls(why, out);
         self.state.is_between_turns = true;
     }
 

@@ -24,6 +24,7 @@ pub(crate) async fn run_with_user_input(
         Disturbance::Nothing
         | Disturbance::Drop(_)
         | Disturbance::Interrupt(_)
+        | Disturbance::InterruptTurn { .. }
         | Disturbance::Wire(_) => unreachable!("not an input"),
     };
     world.poll_until(at, plain).await;
@@ -58,7 +59,11 @@ pub(crate) async fn run_with_user_input(
 }
 
 /// Checks that the input is in the history once, at its position; or that the outcome returns it.
-fn check_delivered_or_returned(world: &Simulation, receipt: &InputReceipt, why: AppendReason) {
+pub(super) fn check_delivered_or_returned(
+    world: &Simulation,
+    receipt: &InputReceipt,
+    why: AppendReason,
+) {
     let Some(outcome) = world.events.last().and_then(Event::outcome) else { return };
     let back = outcome.undelivered.iter().filter(|back| back.id == receipt.id).count();
     let told = world.events.iter().filter(|event| match event {

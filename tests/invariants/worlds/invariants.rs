@@ -85,7 +85,8 @@ fn check_no_paid_work_lost(world: &Simulation, history: &History) {
         match event {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 for item in turn.items() {
-                    let found = held.any(|held| held.kind == item.kind && !held.interrupted);
+                    let found = held
+                        .any(|held| held.kind == item.kind && held.interrupted == item.interrupted);
                     world.check(found, format!("law 5: {item:?} is lost"));
                 }
                 (usage, open) = (usage + turn.usage(), Usage::default());

@@ -19,6 +19,7 @@ mod input_and_verdicts;
 mod invariants;
 mod oracle;
 mod script;
+mod turn_interrupts;
 mod world;
 
 use std::num::NonZeroUsize;
@@ -135,6 +136,11 @@ async fn simulate_script(stage: &Environment, script: &Script, with: Disturbance
                     Disturbance::StopAfterTurn(at),
                 ] {
                     input_and_verdicts::run_with_user_input(stage, script, &plain, what).await;
+                    worlds += 1;
+                }
+                for steers in [true, false] {
+                    let what = Disturbance::InterruptTurn { at, steers };
+                    turn_interrupts::run_with_interrupted_turn(stage, script, &plain, what).await;
                     worlds += 1;
                 }
             }

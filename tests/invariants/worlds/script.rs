@@ -303,6 +303,7 @@ const TURN_USAGE: Usage = Usage {
     cache_write_input_tokens: 1,
     reasoning_tokens: 1,
     cache_write_1h_input_tokens: 0,
+    estimated_tokens: 0,
 };
 
 impl ScriptTurn {

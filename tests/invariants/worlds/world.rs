@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::Stream;
 use futures::stream::FusedStream;
 use turnstream::agent::RunHandle;
+use turnstream::item::StopReason;
 use turnstream::provider::Scripted;
 use turnstream::{Event, History, Journal, Run};
 
@@ -30,6 +31,12 @@ pub(crate) enum Disturbance {
     Steer(usize),
     FollowUp(usize),
     StopAfterTurn(usize),
+    /// The model is interrupted after this number of polls.
+    InterruptTurn {
+        at: usize,
+        /// Whether input is sent just before.
+        steers: bool,
+    },
 }
 
 /// How the stream of a turn breaks.
@@ -224,6 +231,13 @@ impl<'a> Simulation<'a> {
         if let Event::TurnStarted { .. } = event {
             self.turn_start_histories.push(self.folded_journal.history());
             self.turn_start_polls.push(self.poll_count);
+        }
+        if let Some(turn) = event.turn_complete()
+            && *turn.stop_reason() == StopReason::Interrupted
+            && self.request_count() < self.turn_start_histories.len()
+        {
+            // The turn was interrupted before its request was sent.
+            self.turn_start_histories.pop();
         }
         self.events.push(event);
         self.reparsed_events.push(read);

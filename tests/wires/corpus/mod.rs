@@ -7,6 +7,7 @@
 //! recording in thousands of splits, a debug build in some.
 
 mod disagreements;
+mod interrupted;
 mod partial_args;
 mod recording;
 mod sdk;
@@ -49,6 +50,19 @@ fn any_split_of_the_bytes_yields_the_same_events() {
 #[ignore = "needs recordings: TURNSTREAM_CORPUS"]
 fn a_frame_that_repeats_another_is_read_as_the_parser_reads_it() {
     check_recordings("the same when each frame is parsed", &load_recordings(), parser_differences);
+}
+
+#[test]
+#[ignore = "needs recordings: TURNSTREAM_CORPUS"]
+fn the_history_of_an_interrupted_recording_can_be_sent_on_every_wire() {
+    let recordings = load_recordings();
+    let (moments, runs) = interrupted::check_every_moment(&recordings);
+    println!(
+        "interrupted recordings: {moments} moments of {} recordings were encoded on each of {} \
+         wires, {runs} runs were interrupted",
+        recordings.len(),
+        turnstream_testing::Wire::ALL.len(),
+    );
 }
 
 /// The comparison is meaningful only if each of its fields can fail.

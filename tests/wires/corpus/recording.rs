@@ -12,7 +12,7 @@ use turnstream::Error;
 use turnstream::item::History;
 use turnstream::provider::openai_chat::{Dialect, TurnEnd};
 use turnstream::provider::{Decoding, anthropic, gemini, openai_chat, openai_responses};
-use turnstream::stream::seal;
+use turnstream::stream::{TurnStream, seal};
 use turnstream::turn::{PartialTurn, Turn, TurnEvent};
 
 use turnstream_test_support::corpus;
@@ -33,6 +33,7 @@ const WIRE_FOLDERS: [(&str, Wire); 4] = [
     ("gemini", Wire::Gemini),
 ];
 
+#[derive(Clone)]
 pub(crate) struct Recording {
     pub(crate) wire: Wire,
     pub(crate) vendor: String,
@@ -124,19 +125,27 @@ pub(crate) fn decode_whole(recording: &Recording) -> DecodedStream {
 }
 
 pub(crate) fn decode_pieces(recording: &Recording, pieces: Vec<Bytes>) -> DecodedStream {
-    let history = History::empty("corpus");
+    let events = stream_pieces(recording, &History::empty("corpus"), pieces);
+    DecodedStream(block_on(events.collect()))
+}
+
+/// The turn of a recording, which follows this history.
+pub(crate) fn stream_pieces(
+    recording: &Recording,
+    history: &History,
+    pieces: Vec<Bytes>,
+) -> TurnStream {
     let body = stream::iter(pieces.into_iter().map(Ok));
     let model = recording.expected["model"].as_str().unwrap_or_default();
-    let events = match recording.wire {
-        Wire::Anthropic => seal(&history, Decoding::new(body, anthropic::Decoder::new(model))),
+    match recording.wire {
+        Wire::Anthropic => seal(history, Decoding::new(body, anthropic::Decoder::new(model))),
         Wire::OpenAiChat => {
             let decoder = openai_chat::Decoder::new(model, &recording.dialect());
-            seal(&history, Decoding::new(body, decoder))
+            seal(history, Decoding::new(body, decoder))
         }
         Wire::OpenAiResponses => {
-            seal(&history, Decoding::new(body, openai_responses::Decoder::new(model)))
+            seal(history, Decoding::new(body, openai_responses::Decoder::new(model)))
         }
-        Wire::Gemini => seal(&history, Decoding::new(body, gemini::Decoder::new(model))),
-    };
-    DecodedStream(block_on(events.collect()))
+        Wire::Gemini => seal(history, Decoding::new(body, gemini::Decoder::new(model))),
+    }
 }

@@ -219,6 +219,7 @@ fn expected_usage(wire: Wire, usage: &Value) -> Usage {
                 cache_write_input_tokens,
                 reasoning_tokens: count("/output_tokens_details/thinking_tokens"),
                 cache_write_1h_input_tokens: count("/cache_creation/ephemeral_1h_input_tokens"),
+                ..Usage::default()
             }
         }
         Wire::OpenAiChat => Usage {

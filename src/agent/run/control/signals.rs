@@ -14,6 +14,9 @@ pub(in crate::agent) struct Signals {
     /// The reason that the first interrupt with a reason gave.
     interrupt_reason: OnceLock<Arc<str>>,
     pub(in crate::agent) stop_requested: Flag,
+    /// Whether the current turn must end. Once the turn has ended or input follows, the request is
+    /// fulfilled.
+    pub(in crate::agent) turn_interrupted: Flag,
     waker: AtomicWaker,
 }
 
@@ -23,6 +26,11 @@ impl Signals {
             self.set_interrupt_reason(reason);
         }
         self.interrupted.set(true);
+        self.waker.wake();
+    }
+
+    pub(in crate::agent) fn interrupt_turn(&self) {
+        self.turn_interrupted.set(true);
         self.waker.wake();
     }
 

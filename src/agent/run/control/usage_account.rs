@@ -57,7 +57,7 @@ struct OpenRequest {
 impl Charged {
     /// Charges the usage since the last call.
     fn charge(&mut self, usage: Usage, drain: impl FnOnce(Usage, u64)) {
-        let more = usage.increase_since(self.total.usage);
+        let more = usage - self.total.usage;
         self.total.usage = usage;
         self.price_request();
         let cost = self.total.cost.saturating_sub(self.drained_cost);
@@ -69,7 +69,7 @@ impl Charged {
 
     fn price_request(&mut self) {
         let request = &mut self.request;
-        let used = self.total.usage.increase_since(request.before.usage);
+        let used = self.total.usage - request.before.usage;
         let cost = request.rate.cost(used, request.billing.as_ref());
         request.gaps = cost.gaps;
         self.total.cost = request.before.cost.saturating_add(cost.micros);
@@ -156,7 +156,7 @@ impl UsageAccount {
     pub(in crate::agent) fn projected(&self, usage: Usage, tool_calls: u32) -> BudgetUsage {
         let charged = lock_ignoring_poison(&self.charged);
         let request = &charged.request;
-        let used = usage.increase_since(request.before.usage);
+        let used = usage - request.before.usage;
         let more = request.rate.cost(used, request.billing.as_ref()).micros;
         let (cost, elapsed) =
             (request.before.cost.saturating_add(more), self.started_at().elapsed());

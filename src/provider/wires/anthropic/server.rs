@@ -182,6 +182,7 @@ impl WireWriter for MessageWriter {
             StopReason::Pause => "pause_turn",
             StopReason::ContextWindow => "model_context_window_exceeded",
             StopReason::Other(raw) => raw,
+            StopReason::Interrupted => return Err("an interrupted turn"),
         };
         let mut counted = usage_fields(usage);
         counted["output_tokens_details"] = json!({ "thinking_tokens": usage.reasoning_tokens });

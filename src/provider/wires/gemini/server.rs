@@ -207,6 +207,7 @@ impl WireWriter for ContentWriter {
             StopReason::Pause => "CONTINUATION",
             StopReason::Refusal => return Err("a refusal"),
             StopReason::ContextWindow => return Err("the end of the context window"),
+            StopReason::Interrupted => return Err("an interrupted turn"),
         };
         self.flush();
         let part = self.sign_part(json!({ "text": "" }), "");

@@ -104,6 +104,7 @@ impl WireWriter for LineWriter {
             StopReason::Pause => return Err("a pause"),
             StopReason::ContentFilter => return Err("a content filter"),
             StopReason::ContextWindow => return Err("the end of the context window"),
+            StopReason::Interrupted => return Err("an interrupted turn"),
         }
         .into();
         // Zero counts and durations are omitted.

@@ -191,6 +191,7 @@ impl WireWriter for ChunkWriter {
             StopReason::Other(raw) => raw,
             StopReason::Refusal => return Err(REFUSAL_WITHOUT_TEXT),
             StopReason::Pause => return Err("a pause"),
+            StopReason::Interrupted => return Err("an interrupted turn"),
         };
         let choice = json!({
             "index": 0, "delta": {}, "logprobs": null, "finish_reason": reason,

@@ -144,6 +144,7 @@ impl TokenCounts {
             cache_write_input_tokens: self.cache_write,
             reasoning_tokens: self.reasoning,
             cache_write_1h_input_tokens: self.cache_write_1h.min(self.cache_write),
+            ..Usage::default()
         };
         self.previous_messages + usage
     }

@@ -167,6 +167,7 @@ impl<'a> Messages<'a> {
             | StopReason::ContentFilter
             | StopReason::Refusal
             | StopReason::ContextWindow
+            | StopReason::Interrupted
             | StopReason::Other(_) => false,
         };
         if !is_continued {

@@ -265,6 +265,7 @@ impl WireWriter for ResponseWriter {
             StopReason::Refusal => return Err(REFUSAL_WITHOUT_TEXT),
             StopReason::Pause => return Err("a pause"),
             StopReason::ContextWindow => return Err("the end of the context window"),
+            StopReason::Interrupted => return Err("an interrupted turn"),
         };
         // A call with truncated arguments is part of the response, but no `done` event is sent for
         // it.
