@@ -10,13 +10,16 @@ use turnstream::agent::hook::{self, CallDecision};
 use turnstream::hub::{Command, Hub};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::{Agent, History, Outcome};
+use turnstream::{Agent, History, Item, Outcome};
 
 use crate::lossy_run::{LossyRun, Start};
 use turnstream_test_support::cases::sample_step;
 use turnstream_test_support::clock::paused_runtime;
 use turnstream_test_support::tools::{nap_tool, spec};
 use turnstream_testing::durable_suite::{Loss, LossMoment, MemoryEngine};
+
+/// Interrupts of a run, and of its model.
+const INTERRUPTS: [Command; 2] = [Command::Interrupt, Command::InterruptTurn];
 
 fn results(history: &History) -> usize {
     history.iter().filter(|item| item.as_tool_result().is_some()).count()
@@ -112,24 +115,47 @@ fn a_run_stopped_by_a_command_ends_identically_in_each_attempt() {
     });
 }
 
-/// Interrupts an attempt's run through its hub on the `at`th call, counted across all attempts.
+#[test]
+fn a_run_whose_model_is_interrupted_by_a_command_ends_identically_in_each_attempt() {
+    paused_runtime().block_on(async {
+        for operation in (0..14).step_by(sample_step(3)) {
+            for steers in [false, true] {
+                let make = || {
+                    let run =
+                        LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
+                    if steers {
+                        let steer = Command::Steer(vec![Item::user("And this.")]);
+                        run.engine.send("w1", steer).unwrap();
+                    }
+                    sending_at(run, operation, Command::InterruptTurn)
+                };
+                println!("the model is interrupted before operation {operation}");
+                check_each_loss(make).await;
+            }
+        }
+    });
+}
+
+/// Sends an interrupt to an attempt's run through its hub on the `at`th call, counted across all
+/// attempts.
 #[derive(Clone)]
 struct Interrupter {
     hub: Hub,
+    command: Command,
     at: usize,
     asked: Arc<AtomicUsize>,
 }
 
 impl Interrupter {
-    fn new(at: usize) -> Self {
-        Self { hub: Hub::new(), at, asked: Arc::default() }
+    fn new(at: usize, command: Command) -> Self {
+        Self { hub: Hub::new(), command, at, asked: Arc::default() }
     }
 
     /// In the middle of a poll of the run, the hub can interrupt only through the handle in this
     /// process.
     fn ask(&self) {
         if self.asked.fetch_add(1, Ordering::Relaxed) == self.at {
-            let _ = self.hub.send("run", Command::Interrupt).now_or_never();
+            let _ = self.hub.send("run", self.command.clone()).now_or_never();
         }
     }
 }
@@ -192,10 +218,11 @@ fn interrupting_agent(interrupter: &Interrupter) -> Agent {
 #[test]
 fn a_run_interrupted_by_its_own_code_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for at in (0..24).step_by(sample_step(5)) {
-            println!("interrupted at the {at}th place");
+        let places = (0..24).step_by(sample_step(5));
+        for (at, command) in places.flat_map(|at| INTERRUPTS.map(|command| (at, command))) {
+            println!("{command:?} at the {at}th place");
             let make = || {
-                let interrupter = Interrupter::new(at);
+                let interrupter = Interrupter::new(at, command.clone());
                 let agent = interrupting_agent(&interrupter);
                 let mut run = LossyRun::new(&agent, &MemoryEngine::new(), Start::Input("Do it."));
                 run.hub = Some(interrupter.hub);
@@ -209,10 +236,11 @@ fn a_run_interrupted_by_its_own_code_ends_identically_in_each_attempt() {
 #[test]
 fn a_run_interrupted_at_any_event_ends_identically_in_each_attempt() {
     paused_runtime().block_on(async {
-        for at in (0..45).step_by(2 * sample_step(3)) {
-            println!("interrupted at event {at}");
+        let places = (0..45).step_by(2 * sample_step(3));
+        for (at, command) in places.flat_map(|at| INTERRUPTS.map(|command| (at, command))) {
+            println!("{command:?} at event {at}");
             let make = || {
-                let interrupter = Interrupter::new(at);
+                let interrupter = Interrupter::new(at, command.clone());
                 let mut run =
                     LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
                 run.hub = Some(interrupter.hub.clone());

@@ -59,6 +59,14 @@ impl EventPrinter {
         }
     }
 
+    /// Reports that the model's answer is interrupted, so that the model reads the user's text now.
+    pub(crate) fn report_turn_interrupted(&mut self) -> io::Result<()> {
+        match self {
+            Self::Json => Ok(()),
+            Self::Text(human) => human.print_note("  (the answer is interrupted)"),
+        }
+    }
+
     /// Prints an event. An error means that stdout was closed; errors of stderr are ignored.
     pub(crate) fn print_event(&mut self, event: &Event) -> io::Result<()> {
         match self {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
-use turnstream::event::{EndReason, ToolEvent};
+use turnstream::event::{AppendReason, EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
 use turnstream::{Error, Event, EventStreamExt, History, Outcome, TurnEvent};
@@ -70,6 +70,8 @@ pub(crate) async fn drive_run(
     let mut silence = ResponseTimer::default();
     let mut interrupted = false;
     let mut typing = *types;
+    // The number of texts that the user has typed and the model has not received.
+    let mut waiting_texts = 0_usize;
     // The calls that the user approved, alone or with a grant, and that have not finished.
     let mut allowed: Vec<ToolCall> = Vec::new();
     loop {
@@ -87,9 +89,17 @@ pub(crate) async fn drive_run(
             }
             entered = lines.next_entry(), if typing => {
                 match entered {
-                    Ok(Some(text)) if text.trim().is_empty() => {}
+                    Ok(Some(text)) if text.trim().is_empty() => {
+                        if waiting_texts > 0 {
+                            handle.interrupt_turn();
+                            if let Err(error) = screen.report_turn_interrupted() {
+                                return Ok(stdout_error_exit(&error));
+                            }
+                        }
+                    }
                     Ok(Some(text)) => match handle.steer(text.trim()) {
                         Ok(_) => {
+                            waiting_texts += 1;
                             if let Err(error) = screen.report_steered(&text) {
                                 return Ok(stdout_error_exit(&error));
                             }
@@ -118,6 +128,9 @@ pub(crate) async fn drive_run(
         {
             let (call_id, name) = (call_id.clone(), name.clone());
             allowed.push(ToolCall { call_id, name, arguments: arguments.clone() });
+        }
+        if let Event::Appended { why: AppendReason::Steer, .. } = &event {
+            waiting_texts = waiting_texts.saturating_sub(1);
         }
         if let Some(result) = event.tool_output() {
             allowed.retain(|call| call.call_id != result.call_id);

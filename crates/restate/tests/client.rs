@@ -1154,6 +1154,51 @@ async fn without_a_hub_an_interrupt_ends_the_run_after_its_step() {
     fixture.ensure_next_run_works("s").await;
 }
 
+#[tokio::test]
+#[ignore = "needs a Restate server: crates/restate/tests/run.sh"]
+async fn an_interrupt_of_the_model_is_answered_with_the_steered_input() {
+    let hub = Hub::new();
+    let script = model(|request| match request.history.len() {
+        1 => Reply::text("This is what ").hang(),
+        _ => Reply::text("Then not."),
+    });
+    let agent = Agent::new(script.clone());
+    let mut fixture = Fixture::start(Worker::new().with_agent("agent", agent).with_hub(&hub)).await;
+    fixture.client = fixture.client.clone().with_hub(&hub);
+    let run = fixture.start_run("s", "Talk.").await;
+    support::wait_until("the model talks", LIMIT, async || script.in_flight() == 1).await;
+    fixture.client.steer("s", "Do not.").await.unwrap();
+    fixture.client.send("s", "i", Command::InterruptTurn).await.unwrap();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Completed, 2));
+    let texts = texts(&fixture.history("s").await);
+    assert!(
+        matches!(&texts[..], [talk, said @ .., not, then]
+            if talk == "Talk." && said.len() <= 1 && not == "Do not." && then == "Then not."),
+        "{texts:?}"
+    );
+    assert_eq!(script.in_flight(), 0);
+    fixture.ensure_next_run_works("s").await;
+}
+
+#[tokio::test]
+#[ignore = "needs a Restate server: crates/restate/tests/run.sh"]
+async fn without_a_hub_an_interrupt_of_the_model_lets_the_tools_finish() {
+    let gate = Gate::closed();
+    let script = calling(&[("c1", "wait")]);
+    let agent = Agent::new(script.clone()).with_tool(gate.tool("wait"));
+    let fixture = Fixture::with_agent(agent).await;
+    let run = fixture.start_run("s", "Do it.").await;
+    gate.wait_for(1).await;
+    fixture.client.send("s", "i", Command::InterruptTurn).await.unwrap();
+    gate.open();
+    let outcome = fixture.outcome(&run).await.unwrap();
+    assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
+    assert_eq!(results(&outcome.history), [(ResultKind::Ok, "passed".to_owned())]);
+    assert_eq!(script.requests().len(), 1);
+    fixture.ensure_next_run_works("s").await;
+}
+
 /// A tool that hangs. Returns the tool, and a counter of its running calls plus one.
 fn hanging_tool() -> (Tool, Arc<()>) {
     let alive = Arc::new(());

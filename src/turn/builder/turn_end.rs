@@ -149,7 +149,11 @@ impl TurnBuilder {
         (self.is_finished, self.is_completed) = (true, true);
         let partial = std::mem::take(&mut self.partial);
         let mut items = partial.items();
-        items.retain(|item| item.kind != ItemKind::Other);
+        // Without their provider data, nothing of these items is left.
+        items.retain(|item| match &item.kind {
+            ItemKind::Text { text } | ItemKind::Reasoning { text } => !text.is_empty(),
+            kind => *kind != ItemKind::Other,
+        });
         let output_bytes = items.iter().map(payload_bytes).sum();
         for item in &mut items {
             item.provider_data = None;

@@ -1,12 +1,14 @@
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use serde_json::{Value, json};
 
 use super::*;
 use crate::agent::Agent;
+use crate::event::Event;
 use crate::item::{Content, Item, Part};
 use crate::provider::{Reply, Scripted};
 use crate::session::{MemoryStore, Session};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use crate::turn::TurnEvent;
 use crate::ui::ClientLimits;
 
 fn parse(body: &Value) -> Result<RunRequest, RequestError> {
@@ -407,4 +409,29 @@ async fn tombstoned_items_are_removed_from_a_clients_messages() {
 
     let loaded = json!(settings.load_messages(&session, &agent).await.unwrap()).to_string();
     assert!(!loaded.contains("Hello!") && loaded.contains("Hello again!"), "{loaded}");
+}
+
+#[tokio::test]
+async fn the_call_of_an_interrupted_turn_is_answered_and_the_run_goes_on() {
+    let half = Reply::text("Let me").call_unfinished("c1", "delete", r#"{"fi"#).hang();
+    let mut run = Agent::new(Scripted::new([half, Reply::text("Fine.")])).run("Go");
+    let handle = run.handle();
+    let mut collected = Vec::new();
+    while let Some(event) = run.next().await {
+        if matches!(&event, Ok(Event::Turn(TurnEvent::ToolCallArgsDelta { .. }))) {
+            handle.steer("Do not").unwrap();
+            handle.interrupt_turn();
+        }
+        collected.push(event);
+    }
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let shown = events(settings.respond(stream::iter(collected))).await;
+    let of = |kind: &str| shown.iter().filter(|event| event["type"] == kind).collect::<Vec<_>>();
+    let [result] = &of("TOOL_CALL_RESULT")[..] else { panic!("{shown:?}") };
+    assert_eq!(result["toolCallId"], "c1");
+    assert!(result["content"].as_str().unwrap().contains("the turn was interrupted"), "{result}");
+    let ended: Vec<_> = of("TEXT_MESSAGE_END");
+    assert_eq!(ended.len(), of("TEXT_MESSAGE_START").len());
+    assert_eq!(of("TOOL_CALL_END").len(), 1);
+    assert_eq!(of("RUN_FINISHED")[0]["outcome"]["type"], "success");
 }

@@ -11,6 +11,7 @@ use crate::item::{Content, Item, ItemFlag, MAX_JSON_VALUES, Part};
 use crate::provider::{Reply, Scripted};
 use crate::session::{MemoryStore, Session};
 use crate::tool::{Tool, ToolOutput, ToolSpec, Verdict};
+use crate::turn::TurnEvent;
 use crate::ui::{ClientLimits, ErrorTexts};
 
 fn parse(body: &Value) -> Result<ChatRequest, RequestError> {
@@ -617,4 +618,36 @@ async fn a_loaded_result_that_already_exists_is_an_output() {
         (&part["state"], &part["output"]),
         (&json!("output-available"), &json!("It is there."))
     );
+}
+
+/// The frames of a run whose model is interrupted within a call, and then answers.
+async fn frames_of_an_interrupted_turn(stream: AiSdk) -> Vec<Value> {
+    let half = Reply::text("Let me").call_unfinished("c1", "delete", r#"{"fi"#).hang();
+    let mut run = Agent::new(Scripted::new([half, Reply::text("Fine.")])).run("Go");
+    let handle = run.handle();
+    let mut events = Vec::new();
+    while let Some(event) = run.next().await {
+        if matches!(&event, Ok(Event::Turn(TurnEvent::ToolCallArgsDelta { .. }))) {
+            handle.steer("Do not").unwrap();
+            handle.interrupt_turn();
+        }
+        events.push(event);
+    }
+    frames(events, stream).await
+}
+
+#[tokio::test]
+async fn the_text_of_an_interrupted_turn_ends_and_its_call_is_withdrawn() {
+    let shown = frames_of_an_interrupted_turn(AiSdk::new(Version::V6)).await;
+    let types: Vec<&str> = shown.iter().map(|frame| frame["type"].as_str().unwrap()).collect();
+    let at = |wanted: &str| types.iter().position(|name| *name == wanted).unwrap();
+    let started = shown.iter().filter(|frame| frame["type"] == "text-start").count();
+    let ended = shown.iter().filter(|frame| frame["type"] == "text-end").count();
+    assert_eq!((started, ended), (2, 2), "{types:?}");
+    let withdrawn = &shown[at("tool-input-error")];
+    assert_eq!(withdrawn["toolCallId"], "c1");
+    assert_eq!(withdrawn["errorText"], "the turn was interrupted");
+    assert!(!types.contains(&"tool-input-available"), "{types:?}");
+    assert!(shown.iter().any(|frame| frame["delta"] == "Fine."), "{shown:?}");
+    assert_eq!(shown.last().unwrap()["finishReason"], "stop");
 }

@@ -250,6 +250,37 @@ fn an_interrupt_at_every_poll_leaves_every_call_answered() {
     });
 }
 
+#[test]
+fn an_interrupt_of_the_model_at_every_poll_drops_no_tool() {
+    for_each_case("an interrupt of the model at every poll", |case, polls, over| {
+        for (at, steers) in (0..polls).flat_map(|at| [(at, true), (at, false)]) {
+            clock::paused_runtime().block_on(async {
+                let mut world = CaseRun::new(case);
+                world.poll_until(at).await;
+                let sent = world.model.requests().len();
+                let steered = steers && world.run.steer("by the way").is_ok();
+                world.run.interrupt_turn();
+                let ended = world.poll_until(usize::MAX).await;
+                assert!(ended || !over || steers, "{} at {at}: no end", case.name);
+                world.check_fold();
+                if ended {
+                    world.check_end();
+                } else {
+                    // The script of the next turn hangs.
+                    world.run.interrupt_turn();
+                    assert!(world.poll_until(usize::MAX).await, "{} at {at}: no end", case.name);
+                }
+                let results = world.events.iter().filter_map(Event::tool_output);
+                let dropped = results.filter(|result| result.kind == ResultKind::Interrupted);
+                assert_eq!(dropped.count(), 0, "{} at {at}", case.name);
+                // The request of a turn that has started may not have been sent yet.
+                let requests = world.model.requests().len();
+                assert!(steered || requests <= sent + 1, "{} at {at}", case.name);
+            });
+        }
+    });
+}
+
 /// After an interrupt, the events are a result for each open call, and nothing else.
 fn check_interrupted_results(behind: &[Event], calls: usize) {
     let answers: Vec<_> = behind.iter().filter_map(Event::tool_output).collect();

@@ -14,36 +14,20 @@ use turnstream_testing::Wire;
 use super::recording::{Recording, decode_whole, stream_pieces};
 use turnstream_test_support::wires::encode_and_lint;
 
-/// The number of moments at which each recording is interrupted in a run.
-const RUNS_PER_RECORDING: usize = 12;
-
-/// Encodes the history after an interrupt at every event of every recording, on every wire. At some
-/// of these moments, a run is interrupted, which must leave the same history. Returns the numbers
-/// of moments and of runs.
-pub(super) fn check_every_moment(recordings: &[Recording]) -> (usize, usize) {
-    let (mut moments, mut runs) = (0, 0);
+/// Interrupts a run at every event of every recording, and encodes the history on every wire.
+/// Returns the number of runs.
+pub(super) fn interrupt_at_every_event(recordings: &[Recording]) -> usize {
+    let mut runs = 0;
     for recording in recordings {
         let recording = Arc::new(recording.clone());
-        let events = decode_whole(&recording);
-        let count = events.events().filter(|event| event.turn_complete().is_none()).count();
-        let step = count.div_ceil(RUNS_PER_RECORDING).max(1);
-        let mut partial = PartialTurn::default();
-        for (at, event) in events.events().take(count).enumerate() {
-            partial.absorb(event);
-            let mut items = vec![Item::user("go")];
-            items.extend(partial.items());
-            items.push(Item::user("and now?"));
-            if at % step == 0 {
-                let left = interrupt_run(&recording, at + 1);
-                assert_eq!(kinds(&left), kinds(&items), "{}, event {at}", recording.name);
+        for events in 1..=decode_whole(&recording).events().count() {
+            if let Some(left) = interrupt_run(&recording, events) {
                 encode_on_every_wire(History::from_items("h", left));
                 runs += 1;
             }
-            encode_on_every_wire(History::from_items("h", items));
-            moments += 1;
         }
     }
-    (moments, runs)
+    runs
 }
 
 fn encode_on_every_wire(history: History) {
@@ -58,26 +42,35 @@ fn kinds(items: &[Item]) -> Vec<(String, bool)> {
 }
 
 /// Interrupts a run after this number of events of the recording. Returns the items before the
-/// answer to the input that follows.
-fn interrupt_run(recording: &Arc<Recording>, events: usize) -> Vec<Item> {
+/// answer to the input that follows, or `None` if the turn was already complete, because its last
+/// frame contains several events.
+fn interrupt_run(recording: &Arc<Recording>, events: usize) -> Option<Vec<Item>> {
     let model = RecordedProvider { recording: Arc::clone(recording), rest: Scripted::new(["ok"]) };
     let mut run = Agent::new(model).run("go");
     block_on(async {
-        let mut seen = 0;
-        while seen < events {
-            let event = run.next().await.expect("the run goes on").expect("an event");
-            seen += usize::from(matches!(event, Event::Turn(_)));
-        }
-        run.steer("and now?").expect("the run goes on");
-        run.interrupt_turn();
+        let (mut seen, mut partial) = (0, PartialTurn::default());
         while let Some(Ok(event)) = run.next().await {
+            let Event::Turn(event) = event else { continue };
             if let Some(turn) = event.turn_complete() {
-                assert_eq!(*turn.stop_reason(), StopReason::Interrupted);
+                if *turn.stop_reason() != StopReason::Interrupted {
+                    return None;
+                }
                 break;
+            }
+            partial.absorb(&event);
+            seen += 1;
+            if seen == events {
+                run.steer("and now?").expect("the run goes on");
+                run.interrupt_turn();
             }
         }
         let outcome = run.outcome().await;
-        outcome.new_items()[..outcome.new_items().len() - 1].to_vec()
+        let left = outcome.new_items()[..outcome.new_items().len() - 1].to_vec();
+        let mut items = vec![Item::user("go")];
+        items.extend(partial.items());
+        items.push(Item::user("and now?"));
+        assert_eq!(kinds(&left), kinds(&items), "{}, event {events}", recording.name);
+        Some(left)
     })
 }
 

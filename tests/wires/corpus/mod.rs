@@ -56,10 +56,9 @@ fn a_frame_that_repeats_another_is_read_as_the_parser_reads_it() {
 #[ignore = "needs recordings: TURNSTREAM_CORPUS"]
 fn the_history_of_an_interrupted_recording_can_be_sent_on_every_wire() {
     let recordings = load_recordings();
-    let (moments, runs) = interrupted::check_every_moment(&recordings);
+    let runs = interrupted::interrupt_at_every_event(&recordings);
     println!(
-        "interrupted recordings: {moments} moments of {} recordings were encoded on each of {} \
-         wires, {runs} runs were interrupted",
+        "interrupted recordings: {runs} runs of {} recordings, each encoded on {} wires",
         recordings.len(),
         turnstream_testing::Wire::ALL.len(),
     );

@@ -216,6 +216,24 @@ fn the_slowed_offline_model_can_be_steered_and_interrupted() {
     }
 }
 
+#[test]
+fn an_empty_line_interrupts_the_answer_so_that_the_typed_text_is_read_at_once() {
+    let temp = TempProject::new();
+    // The model does not reach its second word.
+    let args = ["--offline-delay", "600000", LINE_COUNT_PROMPT];
+    let typed = [
+        ("This", "\nIn other.rs\n"),
+        ("will read: In other.rs)", "\n"),
+        ("(the answer is interrupted)", ""),
+        // The first word of the next answer.
+        ("I ", CTRL_C),
+    ];
+    let (shown, code) = run_on_terminal(&temp, &args, &typed);
+    assert_eq!(code, 1, "{shown}");
+    assert!(shown.contains("-- interrupted: 2 turns, at least "), "{shown}");
+    assert!(!shown.contains("not sent to the model"), "{shown}");
+}
+
 /// The output of the program on a terminal with this number of columns.
 fn shown_on(temp: &TempProject, columns: u16, args: &[&str], typed: &[(&str, &str)]) -> String {
     let mut terminal = Terminal::start_with_columns(columns, &agent_command(&temp.0, args));

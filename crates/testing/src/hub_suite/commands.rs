@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::sync::Semaphore;
 use turnstream::event::{AppendReason, EndReason, GrantChange, ToolEvent};
 use turnstream::hub::{Command, Hub, HubEvent, NotRunning, RunSource};
-use turnstream::item::{GrantDuration, GrantScope, PendingCall};
+use turnstream::item::{GrantDuration, GrantScope, PendingCall, StopReason};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, ErrorKind, Event, History, Item};
@@ -151,6 +151,46 @@ pub(super) async fn an_interrupt_ends_the_run<B: Backend>() {
     hub.send(&run, Command::Interrupt).await.unwrap();
     let events = events_of(&hub, &run).await;
     assert!(matches!(events.last().unwrap().outcome().unwrap().reason, EndReason::Interrupted(_)));
+}
+
+pub(super) async fn an_interrupt_of_the_model_lets_the_tools_finish_and_the_input_follow<
+    B: Backend,
+>() {
+    let found = Arc::new(Semaphore::new(0));
+    let given = Arc::clone(&found);
+    let spec = ToolSpec::new("search", "Searches", json!({ "type": "object" }));
+    let search = Tool::raw(spec, move |_, _| {
+        let given = Arc::clone(&given);
+        async move {
+            given.acquire().await.unwrap().forget();
+            "found"
+        }
+    });
+    let calling = Reply::new().call("search", json!({}));
+    let replies = [calling, Reply::text("I saw that").hang(), Reply::text("Then not.")];
+    let agent = Agent::new(Scripted::new(replies)).with_tools([search.unwrap()]);
+    let (hub, run) = start::<B>(&agent).await;
+    let mut events = hub.read_run(&run, None).unwrap().into_events();
+    let mut stops = Vec::new();
+    let mut results = 0;
+    let mut texts = 0;
+    while let Some(Ok(event)) = events.next().await {
+        if let Event::Tool(ToolEvent::Started { .. }) = &event {
+            hub.send(&run, Command::Steer(vec![Item::user("Also this")])).await.unwrap();
+            hub.send(&run, Command::InterruptTurn).await.unwrap();
+            found.add_permits(1);
+        }
+        results += usize::from(event.tool_output().is_some_and(|result| !result.is_error()));
+        texts += usize::from(event.text_delta().is_some());
+        if texts == 1 {
+            texts += 1;
+            hub.send(&run, Command::Steer(vec![Item::user("No")])).await.unwrap();
+            hub.send(&run, Command::InterruptTurn).await.unwrap();
+        }
+        stops.extend(event.turn_complete().map(|turn| turn.stop_reason().clone()));
+    }
+    assert_eq!(stops, [StopReason::ToolCalls, StopReason::Interrupted, StopReason::Stop]);
+    assert_eq!(results, 1);
 }
 
 pub(super) async fn a_stream_that_is_not_a_run_accepts_no_commands<B: Backend>() {

@@ -143,6 +143,7 @@ macro_rules! hub_suite {
             input_beyond_the_limits_of_a_runs_queue_is_refused_but_an_interrupt_is_not
             a_command_to_an_ended_or_unknown_run_is_an_error
             an_interrupt_ends_the_run
+            an_interrupt_of_the_model_lets_the_tools_finish_and_the_input_follow
             a_stream_that_is_not_a_run_accepts_no_commands
             runs_end_with_their_runtime
             dropping_the_owner_synchronously_drops_the_run_and_ends_its_readers
