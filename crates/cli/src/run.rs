@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
+use turnstream::agent::RunHandle;
 use turnstream::event::{AppendReason, EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
@@ -89,23 +90,12 @@ pub(crate) async fn drive_run(
             }
             entered = lines.next_entry(), if typing => {
                 match entered {
-                    Ok(Some(text)) if text.trim().is_empty() => {
-                        if waiting_texts > 0 {
-                            handle.interrupt_turn();
-                            if let Err(error) = screen.report_turn_interrupted() {
-                                return Ok(stdout_error_exit(&error));
-                            }
+                    Ok(Some(text)) => {
+                        let sent = send_typed(text, &mut waiting_texts, &handle, screen, undelivered);
+                        if let Err(error) = sent {
+                            return Ok(stdout_error_exit(&error));
                         }
                     }
-                    Ok(Some(text)) => match handle.steer(text.trim()) {
-                        Ok(_) => {
-                            waiting_texts += 1;
-                            if let Err(error) = screen.report_steered(&text) {
-                                return Ok(stdout_error_exit(&error));
-                            }
-                        }
-                        Err(_) => undelivered.push(text),
-                    },
                     Ok(None) | Err(_) => (typing, *ended) = (false, true),
                 }
                 continue;
@@ -165,6 +155,34 @@ pub(crate) async fn drive_run(
         let texts = texts.filter_map(|item| item.as_user().map(Content::text));
         undelivered.extend(texts);
         return Ok(report_end(outcome, &handle.history(), error_context));
+    }
+}
+
+/// Sends text to the model that the user typed during a run. An empty line interrupts the model's
+/// answer if the model has not received all of the texts. `waiting_texts` is their number.
+fn send_typed(
+    text: String,
+    waiting_texts: &mut usize,
+    handle: &RunHandle,
+    screen: &mut EventPrinter,
+    undelivered: &mut Vec<String>,
+) -> io::Result<()> {
+    if text.trim().is_empty() {
+        if *waiting_texts == 0 {
+            return Ok(());
+        }
+        handle.interrupt_turn();
+        return screen.report_turn_interrupted();
+    }
+    match handle.steer(text.trim()) {
+        Ok(_) => {
+            *waiting_texts += 1;
+            screen.report_steered(&text)
+        }
+        Err(_) => {
+            undelivered.push(text);
+            Ok(())
+        }
     }
 }
 

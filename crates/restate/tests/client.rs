@@ -1158,7 +1158,7 @@ async fn without_a_hub_an_interrupt_ends_the_run_after_its_step() {
 #[ignore = "needs a Restate server: crates/restate/tests/run.sh"]
 async fn an_interrupt_of_the_model_is_answered_with_the_steered_input() {
     let hub = Hub::new();
-    let script = model(|request| match request.history.len() {
+    let script = model(|history| match history.len() {
         1 => Reply::text("This is what ").hang(),
         _ => Reply::text("Then not."),
     });

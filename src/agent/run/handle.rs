@@ -180,12 +180,12 @@ impl RunHandle {
     /// If the model is answering, the answer ends at the next poll. The part of the answer that has
     /// arrived stays in the history, marked as interrupted, and the calls in it are void. The
     /// [`TurnComplete`](crate::TurnEvent::TurnComplete) event contains this part, with the stop
-    /// reason [`Interrupted`](crate::turn::StopReason::Interrupted). What the provider has not
-    /// reported about the usage is [estimated](Usage::estimated_tokens). The connection to the
-    /// provider is closed.
+    /// reason [`Interrupted`](crate::turn::StopReason::Interrupted). Token counts that the provider
+    /// has not reported are [estimated](Usage::estimated_tokens). The connection to the provider is
+    /// closed.
     ///
     /// If tools are running, nothing is dropped: the tools finish, and calls that await a verdict
-    /// go on waiting.
+    /// continue to wait.
     ///
     /// In both cases, if input is queued then, the run continues with this input. Otherwise, the
     /// run ends with the reason `interrupted`. To redirect the model, first queue the input with

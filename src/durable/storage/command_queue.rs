@@ -107,7 +107,8 @@ impl CommandQueue {
             return Err(Error::new(ErrorKind::TooLarge, message));
         }
         let is_interrupt = command.command.is_interrupt();
-        // A second command that ends the run or the turn would change nothing, so it does not fill the queue.
+        // A second command that ends the run or the turn would change nothing, so it does not fill
+        // the queue.
         let is_queued = |queued: &StoredCommand| {
             queued.id == command.id || is_signal(&command) && is_same_kind(queued, &command)
         };

@@ -136,7 +136,7 @@ impl TurnBuilder {
         Ok(())
     }
 
-    /// Completes the turn as far as it has arrived, because it was interrupted. The turn's items are
+    /// Completes the turn with the part that has arrived, because it was interrupted. The items are
     /// marked as interrupted. They lack provider data and provider-specific items, as do the items
     /// of a turn that was dropped, since a provider would reject truncated data.
     ///

@@ -22,7 +22,7 @@ pub(super) fn interrupt_at_every_event(recordings: &[Recording]) -> usize {
         let recording = Arc::new(recording.clone());
         for events in 1..=decode_whole(&recording).events().count() {
             if let Some(left) = interrupt_run(&recording, events) {
-                encode_on_every_wire(History::from_items("h", left));
+                encode_on_every_wire(&History::from_items("h", left));
                 runs += 1;
             }
         }
@@ -30,9 +30,9 @@ pub(super) fn interrupt_at_every_event(recordings: &[Recording]) -> usize {
     runs
 }
 
-fn encode_on_every_wire(history: History) {
+fn encode_on_every_wire(history: &History) {
     for wire in Wire::ALL {
-        encode_and_lint(wire, &history);
+        encode_and_lint(wire, history);
     }
 }
 
@@ -89,7 +89,7 @@ impl Provider for RecordedProvider {
         stream_pieces(&self.recording, &request.history, bytes)
     }
 
-    fn model(&self) -> &str {
+    fn model(&self) -> &'static str {
         "recorded"
     }
 }
