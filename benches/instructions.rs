@@ -38,6 +38,7 @@ use turnstream::provider::{
 use turnstream::replay::Recorder;
 use turnstream::session::{JsonLinesStore, MemoryStore, Store};
 use turnstream::stream::{TurnStream, seal};
+use turnstream::supervise::Supervisor;
 use turnstream::turn::TurnEvent;
 use turnstream::ui::ClientLimits;
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
@@ -188,6 +189,12 @@ fn all_cells() -> Vec<Cell> {
     for (row, encoder) in ENCODERS {
         cells.push(cell(row, COUNT, ["encode", "", encoder], 1000));
     }
+    for runs in ["10", "1,000"] {
+        for (by, name) in [("select_all", "`select_all`"), ("supervisor", "a `Supervisor`")] {
+            let row = format!("a token of {runs} agents, polled by {name}");
+            cells.push(cell(&row, COUNT, ["supervise", by, runs], 4_000));
+        }
+    }
     for store in ["memory", "JSON lines", "SQLite"] {
         let tolerance = if store == "memory" { TOLERANCE } else { TOLERANCE_OF_THREADS };
         let row = format!("an entry appended to {store}");
@@ -330,7 +337,7 @@ fn runtime() -> Runtime {
 }
 
 fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
-    let runtime = runtime();
+    let (runtime, by) = (runtime(), wire);
     let wire = || Wire::ALL.into_iter().find(|it| it.to_string() == wire).expect("a wire");
     let folder = env::temp_dir().join(format!("turnstream-instructions-{}", process::id()));
     match kind {
@@ -359,6 +366,24 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let text = TurnEvent::TextDelta { index: 0, text: "streams ".into() };
             let events = stream::iter(vec![Event::Turn(text); count]);
             measured_part(&runtime, encode(reader, events));
+        }
+        "supervise" => {
+            let runs: usize = reader.replace(',', "").parse().expect("a number of runs");
+            let agent = agent(&CannedModel::new(Wire::OpenAiChat, 0, count / runs));
+            let runs = (0..runs).map(|_| agent.run_from(start(), PROMPT));
+            let runs: Vec<_> = runs.collect();
+            match by {
+                "supervisor" => {
+                    let mut supervisor = Supervisor::new();
+                    for (key, run) in runs.into_iter().enumerate() {
+                        let mut run = Some(run);
+                        let start = move |_| run.take().expect("a run that is not restarted");
+                        supervisor.insert(key, start).expect("a new key");
+                    }
+                    measured_part(&runtime, drain_stream(supervisor));
+                }
+                _ => measured_part(&runtime, drain_stream(stream::select_all(runs))),
+            }
         }
         "append" => measured_part(&runtime, append(reader, count, &folder)),
         _ => panic!("there is no task {kind}"),
@@ -393,6 +418,13 @@ async fn read(reader: &str, model: &CannedModel) {
                 std::hint::black_box(event);
             }
         }
+    }
+}
+
+async fn drain_stream(items: impl Stream) {
+    let mut items = std::pin::pin!(items);
+    while let Some(item) = items.next().await {
+        std::hint::black_box(item);
     }
 }
 

@@ -104,6 +104,9 @@ pub struct Limits {
     /// The timeout for the [compactor](crate::Agent::with_compactor). `None` means 120 seconds. If
     /// the compactor exceeds the timeout, its future is dropped, and the compaction fails.
     pub compactor_timeout: Option<Duration>,
+    /// The time from which on a single poll of a tool is reported to the hooks; see
+    /// [`on_long_poll`](crate::agent::hook::Hook::on_long_poll). The default is 100 ms.
+    pub long_poll: Duration,
 }
 
 impl Limits {
@@ -137,6 +140,7 @@ impl Default for Limits {
             hook_timeout: None,
             tool_source_timeout: None,
             compactor_timeout: None,
+            long_poll: Duration::from_millis(100),
         }
     }
 }

@@ -8,6 +8,7 @@ use crate::hub::inbox::command_inbox::CommandInbox;
 use crate::hub::inbox::memory_inbox::MemoryInbox;
 use crate::hub::log::event_log::EventLog;
 use crate::hub::log::memory_log::MemoryLog;
+use crate::hub::run::blocking_tools::{BlockingTool, BlockingToolWarning};
 use crate::hub::settings::{LogOutage, Unattended};
 
 /// Configures a [`Hub`](crate::hub::Hub) before it is created. Returned by
@@ -40,6 +41,7 @@ pub(super) struct HubSettings {
     pub(super) unattended: Unattended,
     pub(super) log_outage: LogOutage,
     pub(super) keep_ended: Duration,
+    pub(super) blocking_tools: Option<BlockingToolWarning>,
 }
 
 impl Default for HubBuilder {
@@ -52,6 +54,7 @@ impl Default for HubBuilder {
             unattended: Unattended::Continue,
             log_outage: LogOutage::Continue,
             keep_ended: Duration::from_mins(1),
+            blocking_tools: None,
         })
     }
 }
@@ -85,6 +88,36 @@ impl HubBuilder {
     /// continues. Readers in other hubs are not counted.
     pub fn with_unattended(mut self, unattended: Unattended) -> Self {
         self.0.unattended = unattended;
+        self
+    }
+
+    /// Calls `warn` while a tool blocks its thread: as soon as a single poll of the tool has lasted
+    /// for `limit`, and once for each such poll. Without this setting, nothing is reported; the
+    /// hook [`on_long_poll`](crate::agent::hook::Hook::on_long_poll) reports such a poll
+    /// afterwards.
+    ///
+    /// The hub looks for such tools in a task of its own, which needs another thread than the
+    /// blocked one: a runtime with a single thread reports nothing. `warn` runs in this task, so
+    /// it must return quickly. Tools of sub-agents, and tools that run on another machine, are not
+    /// observed.
+    ///
+    /// ```
+    /// use std::time::Duration;
+    /// use turnstream::hub::Hub;
+    ///
+    /// let hub = Hub::builder()
+    ///     .with_blocking_tool_warning(Duration::from_secs(1), |blocking| {
+    ///         eprintln!("`{}` blocks its thread, in run {}", blocking.tool, blocking.run);
+    ///     })
+    ///     .build();
+    /// # let _: Hub = hub;
+    /// ```
+    pub fn with_blocking_tool_warning(
+        mut self,
+        limit: Duration,
+        warn: impl Fn(BlockingTool) + Send + Sync + 'static,
+    ) -> Self {
+        self.0.blocking_tools = Some(BlockingToolWarning { limit, warn: Arc::new(warn) });
         self
     }
 

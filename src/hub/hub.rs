@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::future::ready;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use futures::stream::{BoxStream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::agent::InputReceipt;
+use crate::agent::{InputReceipt, RunHandle};
 use crate::env::Deadline;
 use crate::error::Error;
 #[cfg(doc)]
@@ -48,6 +48,19 @@ pub struct Hub(Arc<HubInner>);
 struct HubInner {
     settings: HubSettings,
     registry: Arc<Registry>,
+    /// The task that warns about blocking tools, once a run has started.
+    watch: OnceLock<OwnedTask>,
+}
+
+impl HubInner {
+    /// Starts to observe the tools of a run, if the hub warns about tools that block.
+    fn watch_tools(&self, handle: Option<&RunHandle>, runtime: &Handle) {
+        let (Some(warning), Some(handle)) = (&self.settings.blocking_tools, handle) else { return };
+        handle.observe_polls();
+        self.watch.get_or_init(|| {
+            OwnedTask::spawn(warning.clone().watch(Arc::downgrade(&self.registry)), runtime)
+        });
+    }
 }
 
 impl Default for Hub {
@@ -77,7 +90,7 @@ impl Hub {
     }
 
     pub(super) fn from_settings(settings: HubSettings) -> Self {
-        Self(Arc::new(HubInner { settings, registry: Arc::default() }))
+        Self(Arc::new(HubInner { settings, registry: Arc::default(), watch: OnceLock::new() }))
     }
 
     /// Starts a run under a key, which is usually the id of its session. A hub has at most one
@@ -405,7 +418,8 @@ impl Reservation {
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
         let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
-        let HubInner { settings, registry } = &*self.hub.0;
+        let HubInner { settings, registry, watch: _ } = &*self.hub.0;
+        self.hub.0.watch_tools(handle.as_ref(), &runtime);
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);

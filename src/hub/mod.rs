@@ -138,6 +138,7 @@ pub use log::memory_log::MemoryLog;
 pub use log::snapshot::Snapshot;
 pub use read::reader::{HubEvent, Reader};
 pub use read::session_reader::SessionReader;
+pub use run::blocking_tools::BlockingTool;
 pub use run::registry::{AlreadyRunning, ShuttingDown};
 pub use run::run_directory::{AnnouncedRun, LostRun, RunDirectory};
 pub(crate) use run::source::CallProgress;

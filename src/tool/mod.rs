@@ -64,6 +64,7 @@ mod with_rationale;
 
 mod context;
 mod output;
+mod poll_watch;
 mod run_data;
 mod suspension;
 
@@ -85,6 +86,7 @@ pub use output::{
     IntoToolError, IntoToolOutput, IntoToolUpdates, Json, OutputStatus, ToolOutput, ToolUpdate,
     UpdateStream,
 };
+pub(crate) use poll_watch::{CurrentPoll, OpenPoll, PollWatch};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 pub use run::{AdmittedCall, CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};

@@ -195,6 +195,7 @@ async fn the_guide_lists_the_actual_default_values() {
             format_time(child.timeout().unwrap()),
         ),
         ("how long a hook may take to answer", hook_timeout().await),
+        ("length of a poll of a tool", format!("{} ms", Limits::default().long_poll.as_millis())),
         ("time for a compaction", compactor_timeout().await),
         ("time for a run", unlimited(!has_limits)),
         ("requests per run", max_requests().await.to_string()),

@@ -14,6 +14,7 @@
 //! | `repeated_calls` | a run that repeats its calls ends, and one that polls does not |
 //! | `retries` | the turns that the agent itself retries |
 //! | `interrupt_reasons` | the reason for an interrupt, as the outcome, the model, a session and a replay read it |
+//! | `long_polls` | tools that block their thread are reported |
 //! | `large_turns` | the byte limit of a turn applies to every provider |
 //! | `observers` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
 //! | `sub_agents` | how deep sub-agents run inside one another |
@@ -62,6 +63,7 @@ mod grants;
 mod held_repeats;
 mod interrupt_reasons;
 mod large_turns;
+mod long_polls;
 mod mailbox;
 mod memory;
 mod mix;

@@ -1,5 +1,7 @@
 //! A run that repeats its calls ends, and one that polls does not.
 
+use std::time::Duration;
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -85,6 +87,7 @@ const NUDGE_ONLY_LIMITS: Limits = Limits {
     hook_timeout: None,
     tool_source_timeout: None,
     compactor_timeout: None,
+    long_poll: Duration::from_millis(100),
 };
 
 #[track_caller]

@@ -7,6 +7,7 @@
 #![cfg(feature = "http")]
 
 mod backend;
+mod blocking_tools;
 mod numbers;
 mod outages;
 mod slow_readers;

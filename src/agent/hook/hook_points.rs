@@ -6,6 +6,7 @@
 /// The types that the list of hook points refers to.
 pub(super) mod prelude {
     pub(in crate::agent::hook) use std::sync::Arc;
+    pub(in crate::agent::hook) use std::time::Duration;
 
     pub(in crate::agent::hook) use crate::agent::State;
     pub(in crate::agent::hook) use crate::agent::evidence::EvidenceVerdict;
@@ -412,6 +413,30 @@ macro_rules! hook_points {
         together { telling |_hooks, _panic| {} }
         /// Creates an [`on_failure`](Hook::on_failure) hook from a closure.
         closure: on_failure;
+    }
+
+    /// Observes that a single poll of a tool took at least
+    /// [`Limits::long_poll`](crate::agent::Limits::long_poll), after that poll. Such a tool blocks
+    /// its thread: the run's other tools, and all other tasks on the thread, had to wait. The
+    /// [guide](crate::guide::tools#tools-that-block-their-thread) shows how to write such tools.
+    ///
+    /// Tools of sub-agents are reported to the hooks of the sub-agents. Neither the history nor a
+    /// replay contains the report. This method runs within the poll, so it must return quickly. If
+    /// `on_long_poll` panics, `on_failure` is called afterwards.
+    at_once on_long_poll(state, call: &ToolCall, elapsed: Duration) {
+        default: ();
+        together { telling |hooks, panic| hooks.on_failure(state, &panic) }
+        /// Creates an [`on_long_poll`](Hook::on_long_poll) hook from a closure.
+        ///
+        /// ```
+        /// use turnstream::agent::hook;
+        ///
+        /// let warned = hook::on_long_poll(|_state, call, elapsed| {
+        ///     eprintln!("the tool `{}` has blocked its thread for {elapsed:?}", call.name);
+        /// });
+        /// # let _ = warned;
+        /// ```
+        closure: on_long_poll;
     }
 
     /// Observes the run's outcome. This method is called once, after all other hook methods. If

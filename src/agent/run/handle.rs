@@ -15,7 +15,7 @@ use crate::event::UndeliveredInput;
 use crate::item::Item;
 use crate::item::{Grant, History, PendingCall, truncate_middle};
 use crate::journal::Journal;
-use crate::tool::Verdict;
+use crate::tool::{OpenPoll, Verdict};
 use crate::usage::Usage;
 
 /// The maximum length of the reason for an interrupt, in bytes.
@@ -130,6 +130,16 @@ impl RunHandle {
     /// ```
     pub fn interrupt(&self) {
         self.control.signals.interrupt(None);
+    }
+
+    /// Lets [`open_poll`](Self::open_poll) return the polls of the run's tools.
+    pub(crate) fn observe_polls(&self) {
+        self.control.tools.current_poll.get_or_init(Arc::default);
+    }
+
+    /// Returns the poll of one of the run's tools that has not returned yet, if any.
+    pub(crate) fn open_poll(&self) -> Option<OpenPoll> {
+        self.control.tools.current_poll.get()?.open_poll()
     }
 
     /// Waits until the run is interrupted. The run and the caller must be polled by the same task,

@@ -2,6 +2,7 @@
 //! entries of its log, the state of the log, and the limit for runs without readers), and the
 //! registry of runs.
 
+pub(in crate::hub) mod blocking_tools;
 mod driven_run;
 mod log_entries;
 mod log_state;

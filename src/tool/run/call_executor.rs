@@ -117,6 +117,10 @@ impl CallExecutor {
         let turn = Arc::clone(&calls.turn);
         let mut context = ToolContext::new(&ready_call.call, calls.history.id(), turn);
         (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
+        if !ready_call.tool.runs_sub_agents() {
+            // The tools of a sub-agent are measured themselves.
+            context.poll_watch.clone_from(&calls.poll_watch);
+        }
         if let Some(contexts) = context.data.get::<TraceContexts>() {
             let of_call = contexts.of_call(context.call_id());
             context.data = context.data.insert(of_call);

@@ -16,7 +16,7 @@ use crate::item::{Content, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::tool::context::CallRecord;
 use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
-use crate::tool::{Suspension, ToolContext, ToolUpdate, UpdateStream};
+use crate::tool::{PollWatch, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
 /// Runs a single call. The stream yields progress updates, followed by the end of the call.
 pub(super) struct RunningCall {
@@ -37,6 +37,7 @@ pub(super) struct RunningCall {
     slot: Option<HeldSlot>,
     /// The update that arrived together with the end of the call's sub-agent.
     held_update: Option<CallUpdate>,
+    poll_watch: Option<Arc<PollWatch>>,
 }
 
 /// An update from a running call.
@@ -81,6 +82,7 @@ impl RunningCall {
     ) -> Result<Self, Box<AnsweredCall>> {
         let ReadyCall { index: at, call, prepared, .. } = ready_call;
         let record = context.call_record();
+        let poll_watch = context.poll_watch.clone();
         match prepared.start(context) {
             Ok(updates) => Ok(Self {
                 index: at,
@@ -92,6 +94,7 @@ impl RunningCall {
                 is_timed_out: false,
                 slot,
                 held_update: None,
+                poll_watch,
             }),
             Err(message) => {
                 record.mark_cancelled();
@@ -124,7 +127,11 @@ impl RunningCall {
         if self.is_timed_out {
             return Poll::Ready(Some(self.end_timed_out()));
         }
-        let polled = catch_panic(|| updates.poll_next_unpin(cx));
+        let mut poll = || catch_panic(|| updates.poll_next_unpin(cx));
+        let polled = match &self.poll_watch {
+            Some(watch) => watch.measure(&self.call, poll),
+            None => poll(),
+        };
         if let Ok(Poll::Ready(_)) = polled {
             self.is_timed_out = self.alarm.as_ref().is_some_and(Deadline::is_over);
         }

@@ -1,10 +1,10 @@
 //! The state that a run shares with its tools.
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex, OnceLock};
 
 use crate::agent::sources::tool_listing::ListedTools;
 use crate::lock::lock_ignoring_poison;
-use crate::tool::{RunData, ToolContext};
+use crate::tool::{CurrentPoll, RunData, ToolContext};
 
 /// The tools of a run, the data that is available to them, and the calls that have started.
 #[derive(Default)]
@@ -15,6 +15,8 @@ pub(in crate::agent) struct ToolState {
     /// The contexts of the calls that have started in this turn, in the order in which they
     /// started.
     started_calls: Mutex<Vec<ToolContext>>,
+    /// The poll of a tool that has not returned yet; set if it is observed.
+    pub(in crate::agent) current_poll: OnceLock<Arc<CurrentPoll>>,
 }
 
 impl ToolState {
