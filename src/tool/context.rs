@@ -11,7 +11,7 @@ use serde::Serialize;
 use crate::item::{EffectReport, RawJson, SideEffect, ToolCall, join_call_id};
 use crate::lock::lock_ignoring_poison;
 use crate::propagation::{TraceContext, TraceContexts};
-use crate::tool::{PollWatch, RunData};
+use crate::tool::{PollTimer, RunData};
 use crate::turn::Turn;
 
 /// Gives a tool information about the current call and records the tool's effects. A `ToolContext`
@@ -29,7 +29,7 @@ pub struct ToolContext {
     pub(super) policy_extension: Option<Arc<dyn Any + Send + Sync>>,
     pub(super) data: RunData,
     call_record: Arc<CallRecord>,
-    pub(super) poll_watch: Option<Arc<PollWatch>>,
+    pub(super) poll_timer: Option<Arc<PollTimer>>,
 }
 
 impl ToolContext {
@@ -42,7 +42,7 @@ impl ToolContext {
             policy_extension: None,
             data: RunData::new(),
             call_record: Arc::default(),
-            poll_watch: None,
+            poll_timer: None,
         }
     }
 

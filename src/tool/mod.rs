@@ -64,7 +64,7 @@ mod with_rationale;
 
 mod context;
 mod output;
-mod poll_watch;
+mod poll_timer;
 mod run_data;
 mod suspension;
 
@@ -86,7 +86,7 @@ pub use output::{
     IntoToolError, IntoToolOutput, IntoToolUpdates, Json, OutputStatus, ToolOutput, ToolUpdate,
     UpdateStream,
 };
-pub(crate) use poll_watch::{CurrentPoll, OpenPoll, PollWatch};
+pub(crate) use poll_timer::{CurrentPoll, OpenPoll, PollTimer};
 pub use rationale::{Rationale, Risk};
 pub(crate) use run::redact_each;
 pub use run::{AdmittedCall, CallJournal, CallsBegin, SavedCalls, ToolRun, ToolRunOutcome};

@@ -27,8 +27,7 @@ async fn reported_tools(long_poll: Duration) -> Vec<String> {
         }))
         .with_recorder(replays::replaying_recorder());
     check_outcome(&agent.run("go").outcome().await, EndReason::Completed, 2);
-    let reported = reported.lock().unwrap().clone();
-    reported
+    reported.lock().unwrap().clone()
 }
 
 #[tokio::test]

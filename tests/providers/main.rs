@@ -16,6 +16,7 @@
 //! | `clouds` | the request of each preset for a model in a cloud |
 //! | `llama` | a real model on a real server, over three wires |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
+//! | `supervised` | dropping a supervisor closes the connections of its runs |
 //! | `own_wires` | wires that are implemented outside of the crate, and their faults |
 
 #[cfg(feature = "http")]
@@ -46,6 +47,8 @@ mod retry;
 mod runtime_changes;
 #[cfg(feature = "http")]
 mod suite;
+#[cfg(feature = "http")]
+mod supervised;
 #[cfg(feature = "http")]
 mod transport;
 #[cfg(feature = "http")]

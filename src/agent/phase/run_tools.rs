@@ -9,7 +9,7 @@ use crate::agent::{Decision, State, prompts};
 use crate::error::{Error, ErrorKind};
 use crate::item::ResultKind;
 use crate::tool::redact_each;
-use crate::tool::{PollWatch, RemainingSubAgentDepth, ToolRun};
+use crate::tool::{PollTimer, RemainingSubAgentDepth, ToolRun};
 use crate::turn::Turn;
 
 /// Returns a stream that provides a result for each call in a turn, either by running the call or
@@ -64,20 +64,20 @@ pub(in crate::agent) fn run_tools(
             redact_each(data, |data| hooks.redact_progress(&state, call, data))
         })
     };
-    let tools = watch_polls(run, state, tools);
+    let tools = time_polls(run, state, tools);
     let has_calls = tools.calls().next().is_some();
     Ok(if has_calls { run.effects.fan_out(tools) } else { tools })
 }
 
 /// Measures the polls of the tools, if a hook or a hub observes them.
-fn watch_polls(run: &RunShared, state: &State, tools: ToolRun) -> ToolRun {
+fn time_polls(run: &RunShared, state: &State, tools: ToolRun) -> ToolRun {
     let current = run.control().tools.current_poll.get().cloned();
     if run.hooks().is_empty() && current.is_none() {
         return tools;
     }
     let (hooks, state) = (run.hooks().clone(), state.clone());
     let limit = run.settings.limits.limits.long_poll;
-    tools.with_poll_watch(PollWatch::new(limit, current, move |call, elapsed| {
+    tools.with_poll_timer(PollTimer::new(limit, current, move |call, elapsed| {
         hooks.on_long_poll(&state, call, elapsed);
     }))
 }

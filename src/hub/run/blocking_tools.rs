@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use tokio::time::{MissedTickBehavior, interval};
 
+use crate::agent::RunHandle;
 use crate::hub::run::registry::Registry;
 
 /// A tool that blocks the thread on which its run is polled.
@@ -41,7 +42,7 @@ impl BlockingToolWarning {
             drop(registry);
             let mut open = HashMap::new();
             for place in runs {
-                let Some(poll) = place.handle.as_ref().and_then(|it| it.open_poll()) else {
+                let Some(poll) = place.handle.as_ref().and_then(RunHandle::open_poll) else {
                     continue;
                 };
                 if poll.elapsed < self.limit {

@@ -119,7 +119,7 @@ impl CallExecutor {
         (context.is_dry_run, context.data) = (calls.toolkit.is_dry_run(), calls.run_data.clone());
         if !ready_call.tool.runs_sub_agents() {
             // The tools of a sub-agent are measured themselves.
-            context.poll_watch.clone_from(&calls.poll_watch);
+            context.poll_timer.clone_from(&calls.poll_timer);
         }
         if let Some(contexts) = context.data.get::<TraceContexts>() {
             let of_call = contexts.of_call(context.call_id());

@@ -16,7 +16,7 @@ use crate::item::{Content, RawJson, ResultKind, ToolCall, ToolResult};
 use crate::tool::context::CallRecord;
 use crate::tool::run::policy_handle::HeldSlot;
 use crate::tool::run::turn_calls::{AnsweredCall, ReadyCall, panic_message};
-use crate::tool::{PollWatch, Suspension, ToolContext, ToolUpdate, UpdateStream};
+use crate::tool::{PollTimer, Suspension, ToolContext, ToolUpdate, UpdateStream};
 
 /// Runs a single call. The stream yields progress updates, followed by the end of the call.
 pub(super) struct RunningCall {
@@ -37,7 +37,7 @@ pub(super) struct RunningCall {
     slot: Option<HeldSlot>,
     /// The update that arrived together with the end of the call's sub-agent.
     held_update: Option<CallUpdate>,
-    poll_watch: Option<Arc<PollWatch>>,
+    poll_timer: Option<Arc<PollTimer>>,
 }
 
 /// An update from a running call.
@@ -82,7 +82,7 @@ impl RunningCall {
     ) -> Result<Self, Box<AnsweredCall>> {
         let ReadyCall { index: at, call, prepared, .. } = ready_call;
         let record = context.call_record();
-        let poll_watch = context.poll_watch.clone();
+        let poll_timer = context.poll_timer.clone();
         match prepared.start(context) {
             Ok(updates) => Ok(Self {
                 index: at,
@@ -94,7 +94,7 @@ impl RunningCall {
                 is_timed_out: false,
                 slot,
                 held_update: None,
-                poll_watch,
+                poll_timer,
             }),
             Err(message) => {
                 record.mark_cancelled();
@@ -128,8 +128,8 @@ impl RunningCall {
             return Poll::Ready(Some(self.end_timed_out()));
         }
         let mut poll = || catch_panic(|| updates.poll_next_unpin(cx));
-        let polled = match &self.poll_watch {
-            Some(watch) => watch.measure(&self.call, poll),
+        let polled = match &self.poll_timer {
+            Some(timer) => timer.measure(&self.call, poll),
             None => poll(),
         };
         if let Ok(Poll::Ready(_)) = polled {

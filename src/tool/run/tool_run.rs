@@ -22,7 +22,7 @@ use crate::tool::run::result_collector::{ResultCollector, ToolRunOutcome};
 use crate::tool::run::result_source::ResultSource;
 use crate::tool::run::saved_calls::{SaveCallback, SavedCalls};
 use crate::tool::run::turn_calls::TurnCalls;
-use crate::tool::{PollWatch, RunData, ToolPolicy, Toolkit};
+use crate::tool::{PollTimer, RunData, ToolPolicy, Toolkit};
 use crate::turn::Turn;
 
 /// A function that reads the run's final history from the place where the run's events were
@@ -210,8 +210,8 @@ impl ToolRun {
     }
 
     /// Measures the polls of the run's tools.
-    pub(crate) fn with_poll_watch(mut self, watch: PollWatch) -> Self {
-        self.turn_calls.poll_watch = Some(Arc::new(watch));
+    pub(crate) fn with_poll_timer(mut self, timer: PollTimer) -> Self {
+        self.turn_calls.poll_timer = Some(Arc::new(timer));
         self
     }
 

@@ -10,7 +10,7 @@ use crate::item::{
     too_many_values_message, truncate_middle, validate_json,
 };
 use crate::tool::run::policy_handle::PolicyHandle;
-use crate::tool::{PollWatch, PreparedCall, RunData, Tool, Toolkit};
+use crate::tool::{PollTimer, PreparedCall, RunData, Tool, Toolkit};
 use crate::turn::Turn;
 
 /// The maximum length, in bytes, of the reason in an error for invalid arguments. The reason may
@@ -41,7 +41,7 @@ pub(super) struct TurnCalls {
     pub(super) run_data: RunData,
     /// The run's policy, if any.
     pub(super) policy: PolicyHandle,
-    pub(super) poll_watch: Option<Arc<PollWatch>>,
+    pub(super) poll_timer: Option<Arc<PollTimer>>,
 }
 
 /// A call that may run, together with its tool and its prepared arguments.
@@ -96,7 +96,7 @@ impl TurnCalls {
             denies_sub_agents: false,
             run_data: RunData::new(),
             policy: PolicyHandle::default(),
-            poll_watch: None,
+            poll_timer: None,
         }
     }
 

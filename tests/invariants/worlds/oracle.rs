@@ -1,6 +1,8 @@
 //! The expected result of an undisturbed run, computed a second time: from the requirements of an
 //! agent, independently of its implementation.
 
+use std::time::Duration;
+
 use turnstream::agent::Limits;
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
@@ -23,6 +25,7 @@ pub(crate) const SHORT_LIMITS: Limits = Limits {
     hook_timeout: None,
     tool_source_timeout: None,
     compactor_timeout: None,
+    long_poll: Duration::from_millis(100),
 };
 
 /// Limits with which a script of more turns ends only if it repeats.

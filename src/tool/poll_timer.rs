@@ -8,7 +8,7 @@ use crate::item::ToolCall;
 use crate::lock::lock_ignoring_poison;
 
 /// Measures each poll of a run's tools.
-pub(crate) struct PollWatch {
+pub(crate) struct PollTimer {
     limit: Duration,
     on_long_poll: Box<OnLongPoll>,
     /// The place where observers on other threads see the poll, if there are any.
@@ -37,8 +37,8 @@ pub(crate) struct OpenPoll {
     pub(crate) elapsed: Duration,
 }
 
-impl PollWatch {
-    /// Creates a watch that calls `on_long_poll` after each poll that took at least `limit`.
+impl PollTimer {
+    /// Creates a timer that calls `on_long_poll` after each poll that took at least `limit`.
     pub(crate) fn new(
         limit: Duration,
         current: Option<Arc<CurrentPoll>>,
@@ -84,8 +84,8 @@ impl CurrentPoll {
     }
 }
 
-impl fmt::Debug for PollWatch {
+impl fmt::Debug for PollTimer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PollWatch").field("limit", &self.limit).finish_non_exhaustive()
+        f.debug_struct("PollTimer").field("limit", &self.limit).finish_non_exhaustive()
     }
 }
