@@ -63,7 +63,7 @@ pub use decide::{Decision, Facts, NextAction, StopReview, after_tools, at_stop, 
 pub use limits::Limits;
 pub use phase::forward_turns::{TurnForwarder, forward_turns};
 pub use resume_verdicts::ResumeVerdicts;
-pub(crate) use run::control::{RefusedInput, queued_bytes};
+pub(crate) use run::control::{RefusedInput, RevocationError, queued_bytes};
 pub(crate) use run::handle::forward_handle_methods;
 pub(crate) use run::handle::shorten_interrupt_reason;
 pub use run::handle::{InputReceipt, RunHandle};

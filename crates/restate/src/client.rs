@@ -231,7 +231,8 @@ impl Client {
         self.output(sent).await.map(Json::into_inner)
     }
 
-    /// Sends a command to the active run. If no run is active, input is stored for the next run.
+    /// Sends a command to the active run. If no run is active, input and the revocation of a grant
+    /// are stored for the next run.
     /// The receipt confirms that the command has been stored. The
     /// [`Appended`](turnstream::Event::Appended) event with the receipt's id reports that the input
     /// has been delivered. If a command with the same `id` is sent to the session again within a
@@ -246,9 +247,10 @@ impl Client {
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error, with
     /// [`NotRunning`](turnstream::hub::NotRunning) as its source, if no run is active and the
-    /// command is not input. Returns a [`TooLarge`](ErrorKind::TooLarge) error if the JSON of all
-    /// commands that wait for a run, or that the active run has not delivered to the model yet,
-    /// would exceed 8 MiB. Such a command is not stored; it can be sent again later.
+    /// command is neither input nor the revocation of a grant. Returns a
+    /// [`TooLarge`](ErrorKind::TooLarge) error if the JSON of all commands that wait for a run, or
+    /// that the active run has not delivered to the model yet, would exceed 8 MiB. Such a command
+    /// is not stored; it can be sent again later.
     pub async fn send(
         &self,
         session: &str,

@@ -459,14 +459,12 @@ impl RunHandle {
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if there is no grant with
     /// this id, or if the run is over.
     pub fn revoke_grant(&self, grant_id: &str) -> Result<(), Error> {
-        let revoked = self.control.grants.revoke(grant_id);
-        revoked.map_err(|error| {
-            let message = match error {
-                RevocationError::UnknownGrant => "there is no grant with this id",
-                RevocationError::RunIsOver => "the run is over",
-            };
-            Error::new(ErrorKind::InvalidRequest, message).with_parameter(grant_id)
-        })?;
+        self.try_revoke_grant(grant_id).map_err(|error| error.into_error(grant_id))
+    }
+
+    /// Like [`revoke_grant`](Self::revoke_grant), with the reason if the grant was not revoked.
+    pub(crate) fn try_revoke_grant(&self, grant_id: &str) -> Result<(), RevocationError> {
+        self.control.grants.revoke(grant_id)?;
         self.control.wake_outermost();
         Ok(())
     }

@@ -3,7 +3,7 @@
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-use crate::agent::{InputReceipt, RefusedInput, RunHandle};
+use crate::agent::{InputReceipt, RefusedInput, RevocationError, RunHandle};
 use crate::error::{Error, ErrorKind};
 use crate::hub::log::event_log::NotRunning;
 use crate::item::{Item, PendingCall, RawJson};
@@ -143,7 +143,12 @@ impl Command {
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
             Self::Verdict { call, verdict } => handle.submit_verdict(call, verdict)?,
-            Self::RevokeGrant { grant_id } => handle.revoke_grant(&grant_id)?,
+            Self::RevokeGrant { grant_id } => {
+                handle.try_revoke_grant(&grant_id).map_err(|error| match error {
+                    RevocationError::RunIsOver => NotRunning { run: run.to_owned() }.into(),
+                    RevocationError::UnknownGrant => error.into_error(&grant_id),
+                })?;
+            }
             Self::ToolProgress { .. } => {
                 let message = "only calls that are executed separately from a durable run report \
                 progress with this command";
@@ -155,3 +160,25 @@ impl Command {
 }
 
 impl_debug!(SentCommand(it), id = it.id, command = it.command);
+
+#[cfg(test)]
+mod tests {
+    use futures::executor::block_on;
+
+    use super::*;
+    use crate::agent::Agent;
+    use crate::provider::Scripted;
+
+    #[test]
+    fn a_revocation_after_the_end_of_a_run_is_refused_like_other_late_commands() {
+        let run = Agent::new(Scripted::new(["Done."])).run("Go.");
+        let handle = run.handle();
+        let refused = |handle: &RunHandle| {
+            let command = Command::RevokeGrant { grant_id: "a".to_owned() };
+            command.apply("c".to_owned(), "r", handle).unwrap_err()
+        };
+        assert!(refused(&handle).find_source::<NotRunning>().is_none());
+        block_on(run.outcome());
+        assert!(refused(&handle).find_source::<NotRunning>().is_some());
+    }
+}

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
+use crate::error::{Error, ErrorKind};
 use crate::event::GrantChange;
 use crate::item::{Grant, PendingCall};
 use crate::lock::lock_ignoring_poison;
@@ -29,9 +30,19 @@ struct GrantList {
 
 /// The reason why a grant was not revoked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(in crate::agent) enum RevocationError {
+pub(crate) enum RevocationError {
     UnknownGrant,
     RunIsOver,
+}
+
+impl RevocationError {
+    pub(crate) fn into_error(self, grant_id: &str) -> Error {
+        let message = match self {
+            Self::UnknownGrant => "there is no grant with this id",
+            Self::RunIsOver => "the run is over",
+        };
+        Error::new(ErrorKind::InvalidRequest, message).with_parameter(grant_id)
+    }
 }
 
 impl RunGrants {

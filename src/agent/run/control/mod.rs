@@ -12,7 +12,8 @@ mod verdicts;
 mod work_state;
 
 pub(in crate::agent) use control::{Control, SubAgentRun};
-pub(in crate::agent) use grants::{RevocationError, RunGrants};
+pub(crate) use grants::RevocationError;
+pub(in crate::agent) use grants::RunGrants;
 pub(in crate::agent) use inbox::DeliveryPoint;
 pub(crate) use inbox::{RefusedInput, queued_bytes};
 pub(in crate::agent) use usage_account::ChargedUsage;
