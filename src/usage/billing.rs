@@ -1,11 +1,24 @@
-//! The service tier and the server tools of a turn, which affect its price.
+//! The service tier, the server tools and the kinds of tokens of a turn, which affect its price.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
-/// The service tier and the server tools of a turn, which affect its price beside its
-/// [`Usage`](crate::Usage).
+/// The service tier, the server tools and the kinds of tokens of a turn, which affect its price
+/// beside its [`Usage`](crate::Usage).
+///
+/// A provider may charge another price for some kinds of tokens. Their counts are, apart from the
+/// last one, part of the counts in the usage:
+///
+/// | kind | tokens |
+/// |---|---|
+/// | `input_audio` | audio in the input, including cached audio |
+/// | `cache_read_audio` | audio in the input that was read from a cache |
+/// | `output_audio`, `output_image`, `output_video` | media in the output |
+/// | `citation` | sources that the model has read and that are counted as output |
+/// | `cache_storage` | input tokens read from a cache that the application pays to store |
+///
+/// Images, videos and documents in the input are charged like text, so they are not counted.
 ///
 /// ```
 /// use turnstream::usage::Billing;
@@ -27,6 +40,8 @@ pub struct Billing {
     service_tier: Option<String>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     server_tool_calls: BTreeMap<String, u64>,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    tokens_by_kind: BTreeMap<String, u64>,
 }
 
 /// The names that providers use for the tier with the standard price. `auto` occurs in requests,
@@ -83,9 +98,25 @@ impl Billing {
         *calls = calls.saturating_add(1);
     }
 
+    /// Returns the number of tokens of each kind that may have another price, ordered by kind.
+    pub fn tokens_by_kind(&self) -> impl Iterator<Item = (&str, u64)> {
+        self.tokens_by_kind.iter().map(|(kind, tokens)| (kind.as_str(), *tokens))
+    }
+
+    /// Sets the number of tokens of a kind that may have another price. The count replaces the
+    /// earlier count for this kind.
+    pub fn set_tokens_of_kind(&mut self, kind: &str, tokens: u64) {
+        match tokens {
+            0 => drop(self.tokens_by_kind.remove(kind)),
+            tokens => drop(self.tokens_by_kind.insert(kind.to_owned(), tokens)),
+        }
+    }
+
     /// Returns whether nothing was reported that affects a price.
     pub fn is_empty(&self) -> bool {
-        self.service_tier.is_none() && self.server_tool_calls.is_empty()
+        self.service_tier.is_none()
+            && self.server_tool_calls.is_empty()
+            && self.tokens_by_kind.is_empty()
     }
 }
 
@@ -112,11 +143,13 @@ mod tests {
     fn an_empty_billing_is_an_empty_object() {
         let mut billing = Billing::default();
         billing.set_server_tool_calls("web_search", 0);
+        billing.set_tokens_of_kind("input_audio", 0);
         assert!(billing.is_empty());
         assert_eq!(serde_json::to_string(&billing).unwrap(), "{}");
         billing.count_server_tool_call("web_search");
         billing.set_service_tier("flex");
-        let json = r#"{"service_tier":"flex","server_tool_calls":{"web_search":1}}"#;
+        billing.set_tokens_of_kind("input_audio", 5);
+        let json = r#"{"service_tier":"flex","server_tool_calls":{"web_search":1},"tokens_by_kind":{"input_audio":5}}"#;
         assert_eq!(serde_json::to_string(&billing).unwrap(), json);
         assert_eq!(serde_json::from_str::<Billing>(json).unwrap(), billing);
     }

@@ -37,7 +37,8 @@ pub struct CostGap {
     pub kind: CostGapKind,
     /// The name of the model.
     pub model: String,
-    /// The name of the service tier or the server tool, if the kind is about one.
+    /// The name of the service tier, the server tool or the kind of tokens, if the kind of the gap
+    /// is about one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
 }
@@ -60,6 +61,12 @@ pub enum CostGapKind {
     /// The price of cache writes for an hour is unknown. They are charged at the price of other
     /// cache writes: the cost is a lower bound.
     LongCacheWrites,
+    /// The price of a kind of tokens, such as audio, is unknown. The tokens are charged like other
+    /// tokens, which is usually too little.
+    TokenKind,
+    /// The fees for storing a cache that the request has read depend on the time for which the
+    /// application keeps the cache. They are not included: the cost is a lower bound.
+    CacheStorage,
     /// An attempt was cut off or retracted before its end. The provider may have charged more
     /// tokens than it had reported by then: the cost is a lower bound.
     CutOffTurn,
@@ -74,7 +81,7 @@ impl CostGap {
         Self { kind, model: model.into(), detail: None }
     }
 
-    /// Sets the name of the service tier or the server tool.
+    /// Sets the name of the service tier, the server tool or the kind of tokens.
     pub fn with_detail(mut self, detail: impl Into<String>) -> Self {
         self.detail = Some(detail.into());
         self
@@ -106,6 +113,12 @@ impl fmt::Display for CostGap {
                 f,
                 "cache writes of `{model}` for an hour are charged at the price of other cache writes"
             ),
+            CostGapKind::TokenKind => {
+                write!(f, "the `{detail}` tokens of `{model}` are charged like other tokens")
+            }
+            CostGapKind::CacheStorage => {
+                write!(f, "the fees for storing the cache that `{model}` has read are not included")
+            }
             CostGapKind::CutOffTurn => {
                 write!(f, "`{model}` may have used more tokens in a turn that was cut off")
             }

@@ -3,7 +3,7 @@
 //! | | |
 //! |---|---|
 //! | [`Usage`] | the tokens of a turn or a run |
-//! | [`Billing`] | the service tier and the server tools of a turn, which affect its price |
+//! | [`Billing`] | the service tier, the server tools and the kinds of tokens of a turn, which affect its price |
 //! | [`Prices`] | the prices of models: your own [`Price`]s, and a [`PriceSource`] for all others |
 //! | [`Cost`] | the cost of one request, with a [`CostGap`] for everything that it does not include |
 //!

@@ -70,6 +70,12 @@ fn own_cost(price: &Price, request: &PricedRequest<'_>) -> Cost {
         cost.gaps.extend(tier.map(|tier| gap(CostGapKind::ServiceTier).with_detail(tier)));
         let tools = billing.server_tool_calls();
         cost.gaps.extend(tools.map(|(tool, _)| gap(CostGapKind::ServerTool).with_detail(tool)));
+        cost.gaps.extend(billing.tokens_by_kind().filter_map(|(kind, _)| match kind {
+            "cache_storage" => Some(gap(CostGapKind::CacheStorage)),
+            // It is part of `input_audio`.
+            "cache_read_audio" => None,
+            kind => Some(gap(CostGapKind::TokenKind).with_detail(kind)),
+        }));
     }
     cost
 }
@@ -250,10 +256,16 @@ mod tests {
         assert_eq!(gaps(plain, &billing), [""; 0]);
         billing.set_service_tier("flex");
         billing.set_server_tool_calls(Billing::WEB_SEARCH, 2);
+        for kind in ["input_audio", "cache_read_audio", "output_image", "cache_storage"] {
+            billing.set_tokens_of_kind(kind, 1);
+        }
         let expected = [
             "cache writes of `m` for an hour are charged at the price of other cache writes",
             "the service tier `flex` of `m` is charged at the standard price",
             "the fees of the server tool `web_search` of `m` are unknown",
+            "the fees for storing the cache that `m` has read are not included",
+            "the `input_audio` tokens of `m` are charged like other tokens",
+            "the `output_image` tokens of `m` are charged like other tokens",
         ];
         assert_eq!(gaps(usage, &billing), expected);
     }

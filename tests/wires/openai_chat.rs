@@ -388,6 +388,27 @@ mod over_http {
     }
 
     #[tokio::test]
+    async fn a_model_that_searches_the_web_is_charged_for_a_search_that_it_does_not_report() {
+        let usage = json!({ "prompt_tokens": 9, "completion_tokens": 8 });
+        let end = json!({ "choices": [], "usage": usage }).to_string();
+        let answer = choice_chunk(&json!({ "content": "hi" }), Some("stop"));
+        let answer = [answer, end, "[DONE]".to_owned()];
+        let server = LoopbackServer::start(move |_| sse_response(&answer)).await.unwrap();
+        let mut request = Request::new(History::from_items("h", [Item::user("hi")]));
+        for (dialect, expected) in [
+            (Dialect::OPENAI, &[("web_search", 1)][..]),
+            // OpenRouter reports the searches.
+            (Dialect::OPENROUTER, &[]),
+        ] {
+            request.options.extra.insert("web_search_options".into(), json!({}));
+            let model = model(&server).with_dialect(dialect);
+            let turn = model.stream_turn(request.clone()).into_turn().await.unwrap();
+            let billing = turn.billing().cloned().unwrap_or_default();
+            assert_eq!(billing.server_tool_calls().collect::<Vec<_>>(), expected);
+        }
+    }
+
+    #[tokio::test]
     async fn azure_uses_its_own_key_header_and_keeps_the_url_query() {
         let (request, _) = received_request(|model, url| {
             let url = format!("{url}/openai/deployments/d?api-version=2025-01-01");

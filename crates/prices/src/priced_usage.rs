@@ -1,5 +1,6 @@
 //! The cost of one request.
 
+use std::collections::BTreeMap;
 use std::time::SystemTime;
 
 use genai_prices::{Calculator, PriceRequest, Usage, UsageKey};
@@ -92,7 +93,81 @@ impl<'a> PricedUsage<'a> {
                 self.add_gap(CostGapKind::ServerTool, Some(tool));
             }
         }
+        self.add_kinds_of_tokens(&mut dollars);
         Some(Cost { micros: to_micros(dollars), gaps: self.gaps })
+    }
+
+    /// Adds the kinds of tokens that may have a price of their own. Without one, they are charged
+    /// like other tokens.
+    fn add_kinds_of_tokens(&mut self, dollars: &mut f64) {
+        let Some(billing) = self.request.billing else { return };
+        let usage = self.request.usage;
+        let all: BTreeMap<&str, u64> = billing.tokens_by_kind().collect();
+        for (&kind, &tokens) in &all {
+            let is_priced = match kind {
+                "input_audio" => {
+                    let cached = all.get("cache_read_audio").copied().unwrap_or_default();
+                    self.adds_input_audio(tokens, cached, dollars)
+                }
+                // It is added with `input_audio`.
+                "cache_read_audio" => true,
+                "output_audio" | "output_image" | "output_video" | "citation" => {
+                    let key = match kind {
+                        "output_audio" => UsageKey::OUTPUT_AUDIO_TOKENS,
+                        "output_image" => UsageKey::OUTPUT_IMAGE_TOKENS,
+                        "output_video" => UsageKey::OUTPUT_VIDEO_TOKENS,
+                        _ => UsageKey::OUTPUT_CITATION_TOKENS,
+                    };
+                    let counted = tokens.min(usage.output_tokens);
+                    self.adds_tokens(&[(key, counted)], dollars) && counted == tokens
+                }
+                "cache_storage" => {
+                    self.add_gap(CostGapKind::CacheStorage, None);
+                    true
+                }
+                _ => false,
+            };
+            if !is_priced {
+                self.add_gap(CostGapKind::TokenKind, Some(kind));
+            }
+        }
+    }
+
+    /// Adds audio in the input, of which `cached` tokens were read from a cache. Returns `false` if
+    /// a part of it is charged like text.
+    fn adds_input_audio(&mut self, tokens: u64, cached: u64, dollars: &mut f64) -> bool {
+        let usage = &self.request.usage;
+        let read = usage.cache_read_input_tokens.min(usage.input_tokens);
+        let cached = cached.min(tokens).min(read);
+        // Some providers do not report how much of the audio they have read from a cache.
+        let uncached = usage.input_tokens - read - cache_writes(usage).0;
+        let counted = tokens.min(uncached + cached);
+        let keys = [
+            (UsageKey::INPUT_AUDIO_TOKENS, counted),
+            (UsageKey::CACHE_AUDIO_READ_TOKENS, cached),
+            (UsageKey::CACHE_AUDIO_WRITE_TOKENS, 0),
+            (UsageKey::CACHE_AUDIO_WRITE_1H_TOKENS, 0),
+        ];
+        self.adds_tokens(&keys, dollars) && counted == tokens
+    }
+
+    /// Adds tokens that may have no price of their own. Returns whether they have one, and updates
+    /// the cost. Without a price, the usage is unchanged.
+    fn adds_tokens(&mut self, keys: &[(UsageKey, u64)], dollars: &mut f64) -> bool {
+        let before = self.usage.clone();
+        for (key, count) in keys {
+            self.usage.insert(key.clone(), to_number(*count));
+        }
+        match self.price() {
+            Some(price) if differs(*dollars, price) => {
+                *dollars = price;
+                true
+            }
+            Some(_) | None => {
+                self.usage = before;
+                false
+            }
+        }
     }
 
     /// Adds usage that may have no price. Returns whether it has one, and updates the cost.
@@ -107,7 +182,9 @@ impl<'a> PricedUsage<'a> {
             .with_provider_id(&self.listed.provider)
             .with_timestamp(self.request.sent_at);
         if let Some(tier) = self.tier {
-            request = request.with_price_context("service_tier", tier);
+            // In the data, a batch is not a tier.
+            let key = if tier == "batch" { "processing" } else { "service_tier" };
+            request = request.with_price_context(key, tier);
         }
         let priced = self.calculator.calculate(&request).ok()?;
         Some(priced.total_price)
@@ -135,11 +212,13 @@ impl<'a> PricedUsage<'a> {
 /// contradict each other are reduced, since the data would have no price for them.
 fn plain_usage(usage: &turnstream::Usage) -> Usage {
     let read = usage.cache_read_input_tokens.min(usage.input_tokens);
+    let reasoning_tokens = usage.reasoning_tokens.min(usage.output_tokens);
     Usage::from([
         (UsageKey::INPUT_TOKENS, to_number(usage.input_tokens)),
         (UsageKey::OUTPUT_TOKENS, to_number(usage.output_tokens)),
         (UsageKey::CACHE_READ_TOKENS, to_number(read)),
         (UsageKey::CACHE_WRITE_TOKENS, to_number(cache_writes(usage).0)),
+        (UsageKey::OUTPUT_REASONING_TOKENS, to_number(reasoning_tokens)),
     ])
 }
 

@@ -7,7 +7,9 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::usage::{Billing, CostGap, CostGapKind};
 
-use crate::support::{NOVEMBER_30_2026, agent_at, reply, run_one, with_tier, with_tool_calls};
+use crate::support::{
+    NOVEMBER_30_2026, agent_at, reply, run_one, with_kinds, with_tier, with_tool_calls,
+};
 
 fn gaps(outcome: &Outcome) -> Vec<(CostGapKind, &str, Option<&str>)> {
     let gaps = outcome.cost_gaps.iter();
@@ -77,6 +79,35 @@ fn long_cache_writes_of_a_model_without_a_price_for_them_are_named() {
     let outcome = run_one(NOVEMBER_30_2026, "gpt-5", reply([10_000, 0, 10_000, 10_000, 0]));
     assert_eq!(outcome.cost, Some(12_500));
     assert_eq!(gaps(&outcome), [(CostGapKind::LongCacheWrites, "gpt-5", None)]);
+}
+
+#[test]
+fn audio_without_a_published_price_is_charged_like_text_and_named() {
+    let audio = with_kinds(&[("input_audio", 4_000), ("output_audio", 500)]);
+    let reply = reply([10_000, 0, 0, 0, 1_000]).billing(audio);
+    let outcome = run_one(NOVEMBER_30_2026, "gpt-4o-audio-preview", reply);
+    assert_eq!(outcome.cost, Some(25_000 + 10_000));
+    let named = |kind| (CostGapKind::TokenKind, "gpt-4o-audio-preview", Some(kind));
+    assert_eq!(gaps(&outcome), [named("input_audio"), named("output_audio")]);
+}
+
+#[test]
+fn audio_that_may_have_been_read_from_a_cache_is_named() {
+    let audio = with_kinds(&[("input_audio", 3_000)]);
+    let reply = reply([10_000, 9_000, 0, 0, 0]).billing(audio);
+    let outcome = run_one(NOVEMBER_30_2026, "gemini-2.5-flash", reply);
+    assert_eq!(outcome.cost, Some(1_000 + 9_000 * 3 / 100), "1,000 tokens of audio");
+    let expected = [(CostGapKind::TokenKind, "gemini-2.5-flash", Some("input_audio"))];
+    assert_eq!(gaps(&outcome), expected);
+}
+
+#[test]
+fn the_fees_for_storing_a_cache_are_named() {
+    let stored = with_kinds(&[("cache_storage", 9_000)]);
+    let reply = reply([10_000, 9_000, 0, 0, 0]).billing(stored);
+    let outcome = run_one(NOVEMBER_30_2026, "gemini-2.5-flash", reply);
+    assert_eq!(outcome.cost, Some(300 + 270));
+    assert_eq!(gaps(&outcome), [(CostGapKind::CacheStorage, "gemini-2.5-flash", None)]);
 }
 
 #[test]

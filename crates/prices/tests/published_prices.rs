@@ -9,12 +9,17 @@
 //! The prices in quotation marks were compared with the pages. The others agree with the references
 //! of the bundled data, and were not compared with a page.
 
+use std::time::SystemTime;
+
 use turnstream::agent::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::usage::Billing;
+use turnstream::usage::{Billing, Cost, PriceSource, PricedRequest, Usage};
+use turnstream_prices::BundledPrices;
 
-use crate::support::{NOVEMBER_30_2026, agent_at, reply, run_one, with_tier, with_tool_calls};
+use crate::support::{
+    NOVEMBER_30_2026, agent_at, reply, run_one, tokens, with_kinds, with_tier, with_tool_calls,
+};
 
 const FEBRUARY_20_2026: u64 = 1_771_545_600_000;
 const JUNE_1_2025: u64 = 1_748_736_000_000;
@@ -147,6 +152,54 @@ fn gemini_grounds_a_long_prompt() {
     let reply =
         reply([250_000, 200_000, 0, 0, 3_000]).billing(with_tool_calls(Billing::WEB_SEARCH, 4));
     costs(NOVEMBER_30_2026, "gemini-2.5-pro", reply, expected);
+}
+
+/// "Gemini 2.5 Flash | $0.30 (text / image / video), $1.00 (audio) | $2.50 | $0.03 (text / image /
+/// video), $0.1 (audio) (context caching)".
+#[test]
+fn gemini_hears_audio_that_is_partly_cached() {
+    let expected = 20_000 * 3 / 10 + 30_000 + 40_000 * 3 / 100 + 10_000 / 10 + 1_000 * 5 / 2;
+    let audio = with_kinds(&[("input_audio", 40_000), ("cache_read_audio", 10_000)]);
+    let reply = reply([100_000, 50_000, 0, 0, 1_000]).billing(audio);
+    costs(NOVEMBER_30_2026, "gemini-2.5-flash", reply, expected);
+}
+
+/// gemini-2.5-flash-image: $0.30 for input, $2.50 for text and $30 for images in the output.
+#[test]
+fn gemini_draws_an_image() {
+    let expected = 1_000 * 3 / 10 + 100 * 5 / 2 + 1_290 * 30;
+    let reply = reply([1_000, 0, 0, 0, 1_390]).billing(with_kinds(&[("output_image", 1_290)]));
+    costs(NOVEMBER_30_2026, "gemini-2.5-flash-image", reply, expected);
+}
+
+/// gpt-audio: $2.50 for text and $32 for audio in the input, $10 and $64 in the output.
+#[test]
+fn gpt_audio_hears_and_speaks() {
+    let expected = 600 * 5 / 2 + 400 * 32 + 100 * 10 + 200 * 64;
+    let audio = with_kinds(&[("input_audio", 400), ("output_audio", 200)]);
+    costs(NOVEMBER_30_2026, "gpt-audio", reply([1_000, 0, 0, 0, 300]).billing(audio), expected);
+}
+
+/// Claude Opus 4.6 in a batch: half of $5 and $25.
+#[test]
+fn opus_answers_in_a_batch() {
+    let reply = reply([100_000, 0, 0, 0, 2_000]).billing(with_tier("batch"));
+    costs(NOVEMBER_30_2026, "claude-opus-4-6", reply, 100_000 * 5 / 2 + 2_000 * 25 / 2);
+}
+
+/// sonar-deep-research: $2 for input, $8 for output, $3 for reasoning, $2 for citations and $5 for
+/// 1,000 searches.
+#[test]
+fn sonar_researches() {
+    let mut billing = with_kinds(&[("citation", 19_000)]);
+    billing.set_server_tool_calls(Billing::WEB_SEARCH, 18);
+    let usage =
+        Usage { reasoning_tokens: 74_000, ..tokens([100, 0, 0, 0, 7_000 + 74_000 + 19_000]) };
+    let expected = 100 * 2 + 7_000 * 8 + 74_000 * 3 + 19_000 * 2 + 18 * 5_000;
+    let prices = BundledPrices::new().of_provider("perplexity").unwrap();
+    let request = PricedRequest::new("sonar-deep-research", usage, SystemTime::UNIX_EPOCH);
+    let cost = prices.cost(&request.with_billing(&billing));
+    assert_eq!(cost, Some(Cost::exact(expected)));
 }
 
 /// o3: $2 for input and $8 for output since 2025-06-10, $10 and $40 before.

@@ -45,6 +45,14 @@ pub(crate) fn with_tier(tier: &str) -> Billing {
     billing
 }
 
+pub(crate) fn with_kinds(kinds: &[(&str, u64)]) -> Billing {
+    let mut billing = Billing::default();
+    for (kind, tokens) in kinds {
+        billing.set_tokens_of_kind(kind, *tokens);
+    }
+    billing
+}
+
 pub(crate) fn with_tool_calls(tool: &str, calls: u64) -> Billing {
     let mut billing = Billing::default();
     billing.set_server_tool_calls(tool, calls);

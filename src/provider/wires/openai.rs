@@ -18,6 +18,8 @@ pub(in crate::provider) struct TokenDetails {
     pub(in crate::provider) cached_tokens: LenientNumber,
     pub(in crate::provider) cache_write_tokens: LenientNumber,
     pub(in crate::provider) reasoning_tokens: LenientNumber,
+    pub(in crate::provider) audio_tokens: LenientNumber,
+    pub(in crate::provider) image_tokens: LenientNumber,
 }
 
 /// Returns the JSON text of a call's arguments, which OpenAI sends as a string and some other

@@ -164,6 +164,15 @@ impl TurnBuilder {
         self.billing().set_server_tool_calls(tool, calls);
     }
 
+    /// Sets the number of tokens of a kind that may have another price; see
+    /// [`Billing::set_tokens_of_kind`].
+    pub fn set_tokens_of_kind(&mut self, kind: &str, tokens: u64) {
+        if tokens == 0 && self.partial.billing.is_none() {
+            return;
+        }
+        self.billing().set_tokens_of_kind(kind, tokens);
+    }
+
     /// Returns what the provider reports about the attempt's price beside the token usage.
     pub(crate) fn billing(&mut self) -> &mut Billing {
         self.partial.billing.get_or_insert_default()

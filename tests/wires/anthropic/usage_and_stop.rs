@@ -215,4 +215,13 @@ fn what_affects_the_price_is_reported_with_the_turn() {
     check(r#""service_tier":"standard","inference_geo":"us""#, Some("inference_geo:us"), &[]);
     let tools = r#""server_tool_use":{"web_search_requests":2,"web_fetch_requests":0}"#;
     check(tools, None, &[("web_search", 2)]);
+    // The tokens of these iterations are not part of the message's counts.
+    let others = r#"{"type":"advisor_message"},{"type":"advisor_message"}"#;
+    let passes = r#"{"type":"compaction","output_tokens":83},{"type":"message"}"#;
+    check(
+        &format!(r#""iterations":[{passes},{others}]"#),
+        None,
+        &[("advisor", 2), ("compaction", 1)],
+    );
+    check(r#""iterations":[{"type":"message"}]"#, None, &[]);
 }

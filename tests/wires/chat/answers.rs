@@ -458,3 +458,37 @@ fn the_service_tier_that_answered_is_reported_with_the_turn() {
     check(r#""on_demand""#, None);
     check("null", None);
 }
+
+/// The token counts, the calls of server tools and the kinds of tokens of an answer.
+type Reported<'a> = (Usage, &'a [(&'a str, u64)], &'a [(&'a str, u64)]);
+
+#[test]
+fn what_a_provider_may_charge_at_another_price_is_reported_with_the_turn() {
+    #[track_caller]
+    fn check(usage: &str, (expected, tools, kinds): Reported<'_>) {
+        // A frame is one line.
+        let usage = usage.replace('\n', "");
+        let last = finish_chunk("stop").replacen('{', &format!(r#"{{"usage":{usage},"#), 1);
+        let turn = decode_turn(&[last]).unwrap();
+        let billing = turn.billing().cloned().unwrap_or_default();
+        assert_eq!(turn.usage(), expected, "{usage}");
+        assert_eq!(billing.server_tool_calls().collect::<Vec<_>>(), tools, "{usage}");
+        assert_eq!(billing.tokens_by_kind().collect::<Vec<_>>(), kinds, "{usage}");
+    }
+    let tokens =
+        |input_tokens, output_tokens| Usage { input_tokens, output_tokens, ..Usage::default() };
+    let audio = r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"audio_tokens":5},
+        "completion_tokens_details":{"audio_tokens":4,"image_tokens":3}}"#;
+    let kinds = [("input_audio", 5), ("output_audio", 4), ("output_image", 3)];
+    check(audio, (tokens(9, 8), &[], &kinds));
+    let text =
+        r#"{"prompt_tokens":9,"completion_tokens":8,"prompt_tokens_details":{"audio_tokens":0}}"#;
+    check(text, (tokens(9, 8), &[], &[]));
+    let research = r#"{"prompt_tokens":33,"completion_tokens":7163,"total_tokens":7196,
+        "citation_tokens":19028,"num_search_queries":18,"reasoning_tokens":73997}"#;
+    let expected = Usage { reasoning_tokens: 73_997, ..tokens(33, 7_163 + 73_997 + 19_028) };
+    check(research, (expected, &[("web_search", 18)], &[("citation", 19_028)]));
+    let searched = r#"{"prompt_tokens":9,"completion_tokens":8,
+        "server_tool_use_details":{"web_search_requests":2},"num_sources_used":3}"#;
+    check(searched, (tokens(9, 8), &[("live_search", 3), ("web_search", 2)], &[]));
+}

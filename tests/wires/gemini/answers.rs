@@ -418,4 +418,29 @@ fn the_tier_and_the_searches_of_an_answer_are_reported_with_the_turn() {
     check(&last(r#"{"trafficType":"ON_DEMAND_FLEX"}"#, "{}"), (Some("flex"), &[]));
     let searched = r#"{"webSearchQueries":["rain","snow","rain",""]}"#;
     check(&last("{}", searched), (None, &[("web_search", 2)]));
+    let places = r#"{"groundingChunks":[{"web":{}},{"maps":{"uri":"u"}}]}"#;
+    check(&last("{}", places), (None, &[("google_maps", 1)]));
+}
+
+#[test]
+fn the_kinds_of_tokens_that_may_have_another_price_are_reported_with_the_turn() {
+    let last = r#"{"candidates":[{"finishReason":"STOP"}],"usageMetadata":{"promptTokenCount":9,
+        "candidatesTokenCount":8,"cachedContentTokenCount":7,
+        "promptTokensDetails":[{"modality":"TEXT","tokenCount":2},{"modality":"AUDIO","tokenCount":5},
+            {"modality":"IMAGE","tokenCount":2}],
+        "toolUsePromptTokensDetails":[{"modality":"AUDIO","tokenCount":1}],
+        "cacheTokensDetails":[{"modality":"AUDIO","tokenCount":4}],
+        "candidatesTokensDetails":[{"modality":"IMAGE","tokenCount":6},{"modality":"VIDEO","tokenCount":1},
+            {"modality":"AUDIO","tokenCount":1}]}}"#;
+    // A frame is one line.
+    let last = last.replace('\n', "");
+    let turn = decode_turn(&[&parts_chunk(r#"{"text":"a"}"#), &last]).unwrap();
+    let expected = [
+        ("cache_read_audio", 4),
+        ("input_audio", 6),
+        ("output_audio", 1),
+        ("output_image", 6),
+        ("output_video", 1),
+    ];
+    assert_eq!(turn.billing().unwrap().tokens_by_kind().collect::<Vec<_>>(), expected);
 }

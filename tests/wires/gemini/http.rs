@@ -51,6 +51,25 @@ async fn the_model_is_in_the_url_and_the_key_in_a_header() {
 }
 
 #[tokio::test]
+async fn tokens_of_a_cache_that_the_request_names_are_stored_at_the_applications_expense() {
+    let usage = r#","usageMetadata":{"promptTokenCount":9,"cachedContentTokenCount":7}}"#;
+    let last = finish_chunk("STOP");
+    let last = format!("{}{usage}", last.strip_suffix('}').unwrap());
+    let server = serve_chunks(vec![parts_chunk(r#"{"text":"hello"}"#), last]).await;
+    let mut request = request_with_items(vec![Item::user("hi")]);
+    let kinds = async |request: &turnstream::Request| {
+        let turn = gemini_at(&server.url(), "m").stream_turn(request.clone());
+        let billing = turn.into_turn().await.unwrap().billing().cloned().unwrap_or_default();
+        let kinds = billing.tokens_by_kind().map(|(kind, tokens)| (kind.to_owned(), tokens));
+        kinds.collect::<Vec<_>>()
+    };
+    // A cache that the provider manages has no fee.
+    assert_eq!(kinds(&request).await, []);
+    request.options.extra.insert("cachedContent".into(), "cachedContents/1".into());
+    assert_eq!(kinds(&request).await, [("cache_storage".to_owned(), 7)]);
+}
+
+#[tokio::test]
 async fn a_request_may_name_another_model() {
     let server = serve_chunks(hello_chunks()).await;
     let mut request = request_with_items(vec![Item::user("hi")]);

@@ -170,3 +170,23 @@ fn the_tier_and_the_calls_of_hosted_tools_are_reported_with_the_turn() {
     ]);
     check(&json!(null), &others, (None, &[("code_execution", 1), ("file_search", 1)]));
 }
+
+#[test]
+fn reported_calls_and_kinds_of_tokens_are_those_of_the_turn() {
+    let usage = json!({
+        "input_tokens": 9, "output_tokens": 8,
+        "input_tokens_details": { "audio_tokens": 5 },
+        "output_tokens_details": { "audio_tokens": 0, "image_tokens": 3 },
+        "server_side_tool_usage_details": { "web_search_calls": 2, "x_search_calls": 1,
+            "mcp_calls": 4, "image_generation_calls": 0 },
+    });
+    let search = json!({ "type": "web_search_call", "id": "1", "status": "completed" });
+    let completed = json!({ "type": "response.completed", "response": {
+        "id": "r", "status": "completed", "output": [search], "usage": usage } });
+    let turn = decode_turn(&[completed]).unwrap();
+    let billing = turn.billing().unwrap();
+    let tools: Vec<_> = billing.server_tool_calls().collect();
+    assert_eq!(tools, [("web_search", 2), ("x_search", 1)]);
+    let kinds: Vec<_> = billing.tokens_by_kind().collect();
+    assert_eq!(kinds, [("input_audio", 5), ("output_image", 3)]);
+}

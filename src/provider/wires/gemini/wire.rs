@@ -62,6 +62,9 @@ impl Wire for GenerateContent {
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
-        Decoder::new(to.model).with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
+        let extra = &request.options.extra;
+        Decoder::new(to.model)
+            .with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
+            .with_stored_cache(extra.contains_key("cachedContent"))
     }
 }

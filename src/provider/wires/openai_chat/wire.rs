@@ -89,8 +89,12 @@ impl Wire for ChatCompletions {
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
         let dialect = self.dialect(to.is_vendor);
+        // OpenAI charges the search of a model that searches the web, and does not report it.
+        let searches = dialect.name == Dialect::OPENAI.name
+            && request.options.extra.contains_key("web_search_options");
         Decoder::new(to.model, &dialect)
             .with_tool_names(request.tools.names_for(dialect.tool_name_rule()))
+            .with_unreported_searches(searches.into())
     }
 }
 

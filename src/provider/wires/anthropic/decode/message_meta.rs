@@ -1,7 +1,7 @@
 //! Message metadata that does not belong to a content block, but that the next request or the
 //! caller may need.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -146,18 +146,32 @@ impl ExtraUsage {
             counts.values().any(|count| count.0.unwrap_or_default() > 0)
         };
         self.read_billing(counts);
-        let others = |raw: &&RawValue| {
-            #[derive(Default, Deserialize)]
-            #[serde(default, bound(deserialize = "'de: 'a"))]
-            struct UsageIteration<'a> {
-                r#type: LenientStr<'a>,
-            }
-            let passes: LenientList<UsageIteration<'_>> =
-                serde_json::from_str(raw.get()).unwrap_or_default();
-            passes.0.iter().any(|pass| pass.r#type.or_empty() != "message")
-        };
         set_field(&mut self.server_tool_use, counts.server_tool_use.filter(counted));
-        set_field(&mut self.iterations, counts.iterations.filter(others));
+        let others = counts.iterations.filter(|raw| self.count_other_iterations(raw));
+        set_field(&mut self.iterations, others);
+    }
+
+    /// Counts the iterations that did not produce the message, such as a compaction of the history
+    /// or the answer of an advisor, as calls of a server tool: their tokens are not part of the
+    /// message's counts. Returns whether there are any.
+    fn count_other_iterations(&mut self, iterations: &RawValue) -> bool {
+        #[derive(Default, Deserialize)]
+        #[serde(default, bound(deserialize = "'de: 'a"))]
+        struct UsageIteration<'a> {
+            r#type: LenientStr<'a>,
+        }
+        let all: LenientList<UsageIteration<'_>> =
+            serde_json::from_str(iterations.get()).unwrap_or_default();
+        let mut others: BTreeMap<&str, u64> = BTreeMap::new();
+        for kind in all.0.iter().map(|iteration| iteration.r#type.or_empty()) {
+            if kind != "message" {
+                *others.entry(kind.strip_suffix("_message").unwrap_or(kind)).or_default() += 1;
+            }
+        }
+        for (kind, count) in &others {
+            self.billing.set_server_tool_calls(kind, *count);
+        }
+        !others.is_empty()
     }
 }
 

@@ -17,7 +17,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::{FrameTemplate, borrowed_range};
-use crate::provider::codec::lenient::{self, Lenient, LenientStr};
+use crate::provider::codec::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::provider::wires::gemini::passthrough::{Continuation, PROVIDER_NAME, PassthroughFields};
@@ -54,6 +54,8 @@ pub struct Decoder {
     /// The token with which the next request continues the answer, if the provider paused it.
     continuation_token: Option<String>,
     is_finished: bool,
+    /// Whether the request names a cache for whose storage the application pays.
+    has_stored_cache: bool,
     template: FrameTemplate<RepeatedPart>,
 }
 
@@ -88,6 +90,13 @@ impl Decoder {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
     pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
         self.calls.tool_names = names;
+        self
+    }
+
+    /// Sets whether the request names a cache that the application has created.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_stored_cache(mut self, has_stored_cache: bool) -> Self {
+        self.has_stored_cache = has_stored_cache;
         self
     }
 
@@ -277,7 +286,6 @@ impl Decoder {
         self.last_text = Some(LastText { index, signature: signature.map(str::to_owned) });
     }
 
-    /// Adds metadata about the answer's sources to the metadata stored so far.
     /// Returns the number of different queries with which the provider searched the web.
     fn count_web_searches(&self) -> u64 {
         let grounding = self.sources.get("groundingMetadata").and_then(Value::as_array);
@@ -287,6 +295,15 @@ impl Decoder {
         queries.into_iter().filter(|query| !query.is_empty()).count() as u64
     }
 
+    /// Returns whether the answer is based on Google Maps, for which each prompt has a price.
+    fn has_map_sources(&self) -> bool {
+        let grounding = self.sources.get("groundingMetadata").and_then(Value::as_array);
+        let chunks =
+            grounding.into_iter().flatten().filter_map(|it| it["groundingChunks"].as_array());
+        chunks.flatten().any(|chunk| chunk["maps"].is_object())
+    }
+
+    /// Adds metadata about the answer's sources to the metadata stored so far.
     fn add_source(&mut self, name: &str, value: &RawValue) {
         let Ok(Value::Object(value)) = serde_json::from_str(value.get()) else { return };
         if value.is_empty() {
@@ -326,7 +343,13 @@ impl Decode for Decoder {
             json => {
                 let chunk: Chunk<'_> = read_chunk(json, &mut scratch)?;
                 if chunk.is_last() {
-                    turn.set_service_tier(&read_service_tier(json));
+                    let details = UsageDetails::read(json);
+                    turn.set_service_tier(&details.service_tier);
+                    turn.set_tokens_of_kind("input_audio", details.input_audio);
+                    turn.set_tokens_of_kind("cache_read_audio", details.cache_read_audio);
+                    turn.set_tokens_of_kind("output_audio", details.output_audio);
+                    turn.set_tokens_of_kind("output_image", details.output_image);
+                    turn.set_tokens_of_kind("output_video", details.output_video);
                 }
                 if let Some((part, text)) = self.on_chunk(&chunk, turn)? {
                     self.template.remember(&frame, text, Some("usageMetadata"), part);
@@ -343,6 +366,10 @@ impl Decode for Decoder {
             turn.push_provider_item(Continuation::new(token).to_provider_data(&self.model));
         }
         turn.set_server_tool_calls(Billing::WEB_SEARCH, self.count_web_searches());
+        turn.set_server_tool_calls("google_maps", self.has_map_sources().into());
+        if self.has_stored_cache {
+            turn.set_tokens_of_kind("cache_storage", turn.usage().cache_read_input_tokens);
+        }
         let mut value = std::mem::take(&mut self.sources);
         let Some(last) = self.last_text.take().filter(|_| !value.is_empty()) else { return Ok(()) };
         if let Some(signature) = last.signature {
@@ -356,28 +383,60 @@ impl Decode for Decoder {
     }
 }
 
-/// Reads the tier that served the request from a chunk. Vertex AI calls it the type of the traffic.
-fn read_service_tier(chunk: &str) -> String {
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-    struct Tier<'a> {
-        usage_metadata: Lenient<TierFields<'a>>,
+/// The values that affect the price of a response beside its token counts.
+#[derive(Debug, Default, PartialEq)]
+struct UsageDetails {
+    /// The tier that served the request. Vertex AI calls it the type of the traffic.
+    service_tier: String,
+    input_audio: u64,
+    cache_read_audio: u64,
+    output_audio: u64,
+    output_image: u64,
+    output_video: u64,
+}
+
+impl UsageDetails {
+    /// Reads the values from the last chunk.
+    fn read(chunk: &str) -> Self {
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+        struct LastChunk<'a> {
+            usage_metadata: Lenient<Fields<'a>>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+        struct Fields<'a> {
+            service_tier: LenientStr<'a>,
+            traffic_type: LenientStr<'a>,
+            prompt_tokens_details: LenientList<Modality<'a>>,
+            tool_use_prompt_tokens_details: LenientList<Modality<'a>>,
+            cache_tokens_details: LenientList<Modality<'a>>,
+            candidates_tokens_details: LenientList<Modality<'a>>,
+        }
+        #[derive(Default, Deserialize)]
+        #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
+        struct Modality<'a> {
+            modality: LenientStr<'a>,
+            token_count: LenientNumber,
+        }
+        fn count(details: &LenientList<Modality<'_>>, modality: &str) -> u64 {
+            let matching = details.0.iter().filter(|it| it.modality.or_empty() == modality);
+            matching.fold(0, |sum: u64, it| sum.saturating_add(it.token_count.or_zero()))
+        }
+        let mut scratch = String::new();
+        let chunk: LastChunk<'_> = lenient::read_lenient(chunk, &mut scratch).unwrap_or_default();
+        let fields = chunk.usage_metadata.0.unwrap_or_default();
+        let tier = fields.service_tier.non_empty().or(fields.traffic_type.non_empty());
+        Self {
+            service_tier: tier.unwrap_or_default().to_owned(),
+            input_audio: count(&fields.prompt_tokens_details, "AUDIO")
+                .saturating_add(count(&fields.tool_use_prompt_tokens_details, "AUDIO")),
+            cache_read_audio: count(&fields.cache_tokens_details, "AUDIO"),
+            output_audio: count(&fields.candidates_tokens_details, "AUDIO"),
+            output_image: count(&fields.candidates_tokens_details, "IMAGE"),
+            output_video: count(&fields.candidates_tokens_details, "VIDEO"),
+        }
     }
-    #[derive(Default, Deserialize)]
-    #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
-    struct TierFields<'a> {
-        service_tier: LenientStr<'a>,
-        traffic_type: LenientStr<'a>,
-    }
-    let mut scratch = String::new();
-    let tier: Tier<'_> = lenient::read_lenient(chunk, &mut scratch).unwrap_or_default();
-    let fields = tier.usage_metadata.0.unwrap_or_default();
-    fields
-        .service_tier
-        .non_empty()
-        .or(fields.traffic_type.non_empty())
-        .unwrap_or_default()
-        .to_owned()
 }
 
 /// Parses JSON leniently, or strictly if the JSON contains a call, because a repair could change

@@ -12,7 +12,8 @@ use crate::provider::codec::lenient::{
     impl_lenient_deserialize, non_null,
 };
 use crate::provider::wires::openai::{TokenDetails, arguments_text};
-use crate::usage::Usage;
+use crate::turn::TurnBuilder;
+use crate::usage::{Billing, Usage};
 
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
@@ -183,16 +184,54 @@ pub(super) struct WireUsage {
     cache_creation_input_tokens: LenientNumber,
     prompt_tokens_details: Lenient<TokenDetails>,
     completion_tokens_details: Lenient<TokenDetails>,
+    /// The tokens of the pages that the model has read. Perplexity sends this field, and counts
+    /// neither these tokens nor `reasoning_tokens` as a part of `completion_tokens`.
+    citation_tokens: LenientNumber,
+    reasoning_tokens: LenientNumber,
+    /// The number of web searches at Perplexity.
+    num_search_queries: LenientNumber,
+    /// The number of pages that a search of xAI has used, each of which has a price.
+    num_sources_used: LenientNumber,
+    /// The calls of tools that ran on OpenRouter's servers.
+    server_tool_use: Lenient<ServerToolUse>,
+    server_tool_use_details: Lenient<ServerToolUse>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+struct ServerToolUse {
+    web_search_requests: LenientNumber,
 }
 
 impl WireUsage {
+    /// Sets what affects the price of the turn beside its token counts. `unreported_searches` is
+    /// the number of web searches of a model that does not report them.
+    pub(super) fn set_billing(self, unreported_searches: u64, turn: &mut TurnBuilder) {
+        let prompt = self.prompt_tokens_details.0.unwrap_or_default();
+        let completion = self.completion_tokens_details.0.unwrap_or_default();
+        turn.set_tokens_of_kind("input_audio", prompt.audio_tokens.or_zero());
+        turn.set_tokens_of_kind("output_audio", completion.audio_tokens.or_zero());
+        turn.set_tokens_of_kind("output_image", completion.image_tokens.or_zero());
+        turn.set_tokens_of_kind("citation", self.citation_tokens.or_zero());
+        let tools = self.server_tool_use.0.or(self.server_tool_use_details.0).unwrap_or_default();
+        let searches = tools.web_search_requests.0.or(self.num_search_queries.0);
+        turn.set_server_tool_calls(Billing::WEB_SEARCH, searches.unwrap_or(unreported_searches));
+        turn.set_server_tool_calls("live_search", self.num_sources_used.or_zero());
+    }
+
     pub(super) fn to_usage(self) -> Usage {
         let first =
             |counts: &[LenientNumber]| counts.iter().find_map(|count| count.0).unwrap_or_default();
         let prompt = self.prompt_tokens_details.0.unwrap_or_default();
         let completion = self.completion_tokens_details.0.unwrap_or_default();
         let (input, output) = (self.prompt_tokens.or_zero(), self.completion_tokens.or_zero());
-        let reasoned = completion.reasoning_tokens.or_zero();
+        let (input, output, reasoned) = match self.citation_tokens.0 {
+            None => (input, output, completion.reasoning_tokens.or_zero()),
+            Some(cited) => {
+                let reasoned = self.reasoning_tokens.or_zero();
+                (input, output.saturating_add(reasoned).saturating_add(cited), reasoned)
+            }
+        };
         // xAI excludes reasoning tokens from `completion_tokens`, as the reported total shows.
         let apart = input.saturating_add(output).saturating_add(reasoned);
         let is_apart = self.total_tokens.0 == Some(apart);

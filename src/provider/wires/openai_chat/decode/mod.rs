@@ -57,6 +57,8 @@ pub struct Decoder {
     tags: Option<TagParser>,
     citations: Citations,
     has_refusal: bool,
+    /// The number of web searches of a model that does not report them.
+    unreported_searches: u64,
     /// Whether any choice has been received. A choice shows that the body is a response.
     has_choice: bool,
     template: FrameTemplate<DeltaKind>,
@@ -84,6 +86,7 @@ impl Decoder {
             tags: TagParser::new(dialect.think_tags, dialect.parses_text_calls),
             citations: Citations::default(),
             has_refusal: false,
+            unreported_searches: 0,
             has_choice: false,
             template: FrameTemplate::default(),
             chunk_template: MemberTemplate::default(),
@@ -94,6 +97,13 @@ impl Decoder {
     #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
     pub(super) fn with_tool_names(mut self, names: ToolNames) -> Self {
         self.calls.tool_names = names;
+        self
+    }
+
+    /// Sets the number of web searches of a model that does not report them.
+    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "only the provider uses it"))]
+    pub(super) fn with_unreported_searches(mut self, searches: u64) -> Self {
+        self.unreported_searches = searches;
         self
     }
 
@@ -353,10 +363,12 @@ impl Decode for Decoder {
             self.on_choice(choice, turn)?;
             if let Some(usage) = &choice.usage.0 {
                 turn.set_usage(usage.to_usage());
+                usage.set_billing(self.unreported_searches, turn);
             }
         }
         if let Some(usage) = &chunk.usage.0 {
             turn.set_usage(usage.to_usage());
+            usage.set_billing(self.unreported_searches, turn);
         }
         self.citations.set_citations(chunk.citations);
         if let Some((kind, text)) = self.repeatable_text(&chunk, turn) {

@@ -9,7 +9,8 @@ use crate::provider::codec::lenient::{
 };
 use crate::provider::wires::openai::TokenDetails;
 use crate::provider::wires::openai_responses::passthrough::MessagePart;
-use crate::usage::Usage;
+use crate::turn::TurnBuilder;
+use crate::usage::{Billing, Usage};
 
 /// An event of any type. Fields that belong to other event types are absent.
 #[derive(Default, Deserialize)]
@@ -88,9 +89,46 @@ pub(super) struct WireUsage {
     output_tokens: LenientNumber,
     input_tokens_details: Lenient<TokenDetails>,
     output_tokens_details: Lenient<TokenDetails>,
+    /// The calls of the tools that ran on xAI's servers.
+    server_side_tool_usage_details: Lenient<ServerToolCalls>,
+}
+
+#[derive(Clone, Copy, Default, Deserialize)]
+#[serde(default)]
+#[expect(clippy::struct_field_names, reason = "the wire defines them")]
+struct ServerToolCalls {
+    web_search_calls: LenientNumber,
+    x_search_calls: LenientNumber,
+    code_interpreter_calls: LenientNumber,
+    file_search_calls: LenientNumber,
+    document_search_calls: LenientNumber,
+    image_generation_calls: LenientNumber,
 }
 
 impl WireUsage {
+    /// Sets what affects the price of the turn beside its token counts. The reported calls of a
+    /// tool replace those that were counted.
+    pub(super) fn set_billing(self, turn: &mut TurnBuilder) {
+        let input = self.input_tokens_details.0.unwrap_or_default();
+        let output = self.output_tokens_details.0.unwrap_or_default();
+        turn.set_tokens_of_kind("input_audio", input.audio_tokens.or_zero());
+        turn.set_tokens_of_kind("output_audio", output.audio_tokens.or_zero());
+        turn.set_tokens_of_kind("output_image", output.image_tokens.or_zero());
+        let tools = self.server_side_tool_usage_details.0.unwrap_or_default();
+        for (tool, calls) in [
+            (Billing::WEB_SEARCH, tools.web_search_calls),
+            ("x_search", tools.x_search_calls),
+            (Billing::CODE_EXECUTION, tools.code_interpreter_calls),
+            (Billing::FILE_SEARCH, tools.file_search_calls),
+            ("document_search", tools.document_search_calls),
+            ("image_generation", tools.image_generation_calls),
+        ] {
+            if let Some(calls) = calls.0.filter(|calls| *calls > 0) {
+                turn.set_server_tool_calls(tool, calls);
+            }
+        }
+    }
+
     pub(super) fn to_usage(self) -> Usage {
         let input = self.input_tokens_details.0.unwrap_or_default();
         let output = self.output_tokens_details.0.unwrap_or_default();

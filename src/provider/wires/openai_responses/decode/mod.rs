@@ -190,6 +190,7 @@ impl Decoder {
         // The usage is set after the retraction, which would otherwise count the same usage again.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());
+            usage.set_billing(turn);
         }
         if status == "failed" {
             return Err(failure::error_in_stream(response.error.map_or("{}", RawValue::get)));
