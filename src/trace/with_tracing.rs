@@ -190,8 +190,8 @@ impl RunLog {
                 trace!(parent: &self.span, arguments, "the arguments");
             }
             ToolEvent::Started { call_id, name, arguments, grant_id } => {
-                let span = self.start_call(call_id, name);
-                debug!(parent: &span, grant_id, "the tool starts");
+                let span = self.start_call(call_id, name, grant_id.as_deref());
+                debug!(parent: &span, "the tool starts");
                 trace!(parent: &span, arguments, "the arguments");
             }
             ToolEvent::Progress { call_id, data, .. } => {
@@ -226,13 +226,15 @@ impl RunLog {
         }
     }
 
-    fn start_call(&mut self, call_id: &str, name: &str) -> Span {
+    fn start_call(&mut self, call_id: &str, name: &str, grant_id: Option<&str>) -> Span {
         let span = info_span!(
             parent: &self.span,
             "execute_tool",
             gen_ai.operation.name = "execute_tool",
             gen_ai.tool.name = name,
             gen_ai.tool.call.id = call_id,
+            // The grant that let the call start without a question.
+            turnstream.grant.id = grant_id,
         );
         let call = CallLog { call_id: call_id.to_owned(), span: span.clone(), sub_agent: None };
         self.calls.push(call);

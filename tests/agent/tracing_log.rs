@@ -9,7 +9,9 @@ use tracing::field::{Field, Visit};
 use tracing::span::{Attributes, Id, Record};
 use tracing::{Event as LogEvent, Level, Metadata, Subscriber};
 use turnstream::agent::Limits;
+use turnstream::item::{GrantDuration, GrantScope};
 use turnstream::provider::{Reply, Retry, Scripted};
+use turnstream::tool::Verdict;
 use turnstream::{Agent, ErrorKind, EventStreamExt};
 
 use turnstream_test_support::providers::error_of_kind;
@@ -186,6 +188,39 @@ fn the_log_has_no_text_of_a_run_above_the_level_trace() {
     }
     let lines = log_run(Level::TRACE, usize::MAX).lines();
     assert!(lines.iter().any(|line| line.contains(SECRET)));
+}
+
+#[test]
+fn the_span_of_a_call_has_the_id_of_the_grant_that_let_it_start() {
+    let guarded = constant_tool("drop", "dropped").requires_approval();
+    let call = || Reply::new().call("drop", json!({}));
+    let model = Scripted::new([call(), call(), Reply::text("Done.")]);
+    let agent = test_agent(model).with_tools([guarded]).interactive();
+    let log = Log::new(Level::INFO);
+    let runtime = turnstream_test_support::clock::paused_runtime();
+    let mut granted = None;
+    tracing::subscriber::with_default(log.clone(), || {
+        let run = agent.run("Go.");
+        let handle = run.handle();
+        let mut events = run.with_tracing();
+        runtime.block_on(async {
+            while let Some(event) = events.next().await {
+                if let Some(call) = event.unwrap().approval_request() {
+                    granted = Some(call.approval_id.clone());
+                    let (scope, duration) = (GrantScope::AnyArguments, GrantDuration::Run);
+                    let always = Verdict::approve_always(scope, duration);
+                    handle.submit_verdict(&call, always).unwrap();
+                }
+            }
+        });
+    });
+    let lines = log.lines();
+    let spans = lines.iter().filter(|line| line.starts_with("SPAN /invoke_agent/execute_tool"));
+    let ids: Vec<_> = spans
+        .map(|line| line.split_once(" turnstream.grant.id=").map(|(_, id)| id.to_owned()))
+        .collect();
+    // The first call was approved by a verdict.
+    assert_eq!(ids, [None, Some(format!("{:?}", granted.unwrap()))]);
 }
 
 #[test]

@@ -337,8 +337,8 @@ impl AgentSpan {
         let now = self.settings.clock.now();
         match event {
             ToolEvent::ApprovalRequested(call) => self.on_approval_requested(call, now),
-            ToolEvent::Started { call_id, name, arguments, .. } => {
-                self.start_call(call_id, name, Some(arguments), now);
+            ToolEvent::Started { call_id, name, arguments, grant_id } => {
+                self.start_call(call_id, name, Some(arguments), grant_id.as_deref(), now);
             }
             ToolEvent::Suspended { call_id, .. } => {
                 if let Some(CallState::Running { span, sub_agent }) = self.take_call(call_id) {
@@ -362,7 +362,14 @@ impl AgentSpan {
         }
     }
 
-    fn start_call(&mut self, call_id: &str, name: &str, arguments: Option<&str>, at: SystemTime) {
+    fn start_call(
+        &mut self,
+        call_id: &str,
+        name: &str,
+        arguments: Option<&str>,
+        grant_id: Option<&str>,
+        at: SystemTime,
+    ) {
         match self.take_call(call_id) {
             Some(CallState::AwaitingVerdict { name, since }) => {
                 self.record_approval(call_id, &name, since, value::APPROVED, at);
@@ -380,6 +387,7 @@ impl AgentSpan {
             call_id,
             name,
             arguments,
+            grant_id,
             at,
         };
         let span = ToolSpan::start(&self.settings, start);
@@ -434,7 +442,7 @@ impl AgentSpan {
         let at = match self.calls.iter().position(is_running) {
             Some(at) => at,
             None => {
-                self.start_call(call_id, name, None, self.settings.clock.now());
+                self.start_call(call_id, name, None, None, self.settings.clock.now());
                 self.calls.len() - 1
             }
         };

@@ -88,6 +88,7 @@ pub(crate) mod attribute {
             COST_MICROS = "turnstream.cost_micros";
             EVIDENCE_COUNT = "turnstream.evidence.count";
             EVIDENCE_PROVEN = "turnstream.evidence.proven";
+            GRANT_ID = "turnstream.grant.id";
             INTERRUPTED_PHASE = "turnstream.interrupted.phase";
             ITEM_COUNT = "turnstream.items.count";
             PARTIAL = "turnstream.partial";
@@ -281,6 +282,18 @@ mod tests {
         for name in attribute::older::all() {
             assert!(!defined.contains(name), "{name}");
         }
+    }
+
+    #[test]
+    fn the_guide_lists_the_attributes_of_this_crate() {
+        let guide = include_str!("guide/telemetry.md");
+        let is_row = |line: &&str| line.starts_with("| `turnstream.");
+        let rows: Vec<_> = guide.lines().filter(is_row).collect();
+        let mut listed: Vec<_> = rows.iter().map(|row| row.split('`').nth(1).unwrap()).collect();
+        listed.sort_unstable();
+        let mut own = attribute::own::all().to_vec();
+        own.sort_unstable();
+        assert_eq!(listed, own);
     }
 
     #[test]

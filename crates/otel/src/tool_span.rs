@@ -31,12 +31,14 @@ pub(crate) struct ToolStart<'a> {
     pub(crate) name: &'a str,
     /// The arguments, if they are known.
     pub(crate) arguments: Option<&'a str>,
+    /// The id of the grant that let the call start without a question.
+    pub(crate) grant_id: Option<&'a str>,
     pub(crate) at: SystemTime,
 }
 
 impl ToolSpan {
     pub(crate) fn start(settings: &Arc<TelemetrySettings>, start: ToolStart<'_>) -> Self {
-        let ToolStart { parent, agent_name, call_id, name, arguments, at } = start;
+        let ToolStart { parent, agent_name, call_id, name, arguments, grant_id, at } = start;
         let mut labels = vec![
             KeyValue::new(attribute::TOOL_NAME, name.to_owned()),
             KeyValue::new(attribute::TOOL_TYPE, value::FUNCTION),
@@ -45,6 +47,8 @@ impl ToolSpan {
         let mut attributes = labels.clone();
         attributes.push(KeyValue::new(attribute::OPERATION_NAME, operation::EXECUTE_TOOL));
         attributes.push(KeyValue::new(attribute::TOOL_CALL_ID, call_id.to_owned()));
+        attributes
+            .extend(grant_id.map(|id| KeyValue::new(attribute::own::GRANT_ID, id.to_owned())));
         let content = arguments.and_then(|arguments| {
             settings.content.record(ContentKind::ToolArguments, || arguments.to_owned())
         });

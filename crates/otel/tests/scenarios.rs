@@ -10,11 +10,11 @@ use turnstream::context::{Summarizer, Window};
 use turnstream::env::Clock;
 use turnstream::error::{Error, ErrorKind};
 use turnstream::event::Event;
-use turnstream::item::History;
+use turnstream::item::{GrantDuration, GrantScope, History};
 use turnstream::provider::{Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::request::Request;
 use turnstream::stream::{Step, loop_stream};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::usage::Usage;
 use turnstream::{Agent, Item};
 use turnstream_otel::{RunTelemetry, Telemetry, TelemetryExt};
@@ -228,6 +228,29 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
             })
         },
         trees: "invoke_agent main\n  chat m\n  execute_tool drop\n  chat m\n",
+    },
+    Scenario {
+        name: "a grant that is used",
+        start: |telemetry| {
+            let guarded = Tool::raw(spec("drop"), |_, _| async { secret("dropped") }).unwrap();
+            let agent = agent(model([call("drop"), call("drop"), answer("Done.")]));
+            let run =
+                begin(&agent.with_tool(guarded.requires_approval()).interactive(), &telemetry);
+            acting(run, telemetry, |run, event| {
+                if let Some(call) = event.approval_request() {
+                    let (scope, duration) = (GrantScope::AnyArguments, GrantDuration::Run);
+                    let always = Verdict::approve_always(scope, duration);
+                    run.handle().submit_verdict(call, always).unwrap();
+                }
+            })
+        },
+        trees: "invoke_agent main
+  chat m
+  execute_tool drop
+  chat m
+  execute_tool drop
+  chat m
+",
     },
     Scenario {
         name: "an approval that is denied",

@@ -8,6 +8,7 @@ use opentelemetry::trace::{SpanKind, Status};
 use opentelemetry::{Array, StringValue, Value};
 use turnstream::agent::{Budget, Pool};
 use turnstream::error::ErrorKind;
+use turnstream::event::{Event, GrantChange};
 use turnstream::hub::{Hub, RunOwner, RunSource};
 use turnstream::propagation::TraceContext;
 use turnstream::provider::{Reply, Retry};
@@ -90,6 +91,21 @@ async fn the_wait_for_an_approval_is_an_event_outside_of_the_tools_span() {
     assert_eq!(wait("turnstream.wait.duration"), Value::F64(60.0));
     assert!(recorder.span("execute_tool drop").seconds() < 1.0);
     assert!(agent.seconds() >= 60.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_span_of_a_call_has_the_id_of_the_grant_that_let_it_start() {
+    let recorder = Recorder::default();
+    let telemetry = telemetry_of(&recorded_telemetry(&recorder));
+    let scenario = SCENARIOS.iter().find(|it| it.name == "a grant that is used").unwrap();
+    let events: Vec<_> = (scenario.start)(telemetry).collect().await;
+    let grant = events.iter().flatten().find_map(Event::grant_change).unwrap();
+    let GrantChange::Added(grant) = grant else { panic!("{grant:?}") };
+    let spans = recorder.spans();
+    let calls = spans.iter().filter(|span| span.name == "execute_tool drop");
+    let ids: Vec<_> = calls.map(|call| call.text("turnstream.grant.id")).collect();
+    // The first call was approved by a verdict.
+    assert_eq!(ids, [None, Some(grant.id)]);
 }
 
 #[tokio::test(start_paused = true)]
