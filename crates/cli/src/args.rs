@@ -48,14 +48,16 @@ Without a prompt, a chat starts if stdin is a terminal; otherwise the prompt is 
     --help            prints this text
 
 On a terminal: each approval question has a mark that the model does not know, and shows the file
-and both ends of a long text. `y` approves the call; any other text is sent to the model as the
-reason why you did not. Text that is typed before the question is not taken as its answer. Text that
-is typed during a run is sent to the model with the next request; Enter on an empty line interrupts
-the model's answer, so that the text is sent now, while running tools finish. If the run ends first,
-the text is back in the input line of the chat. Lines that are pasted together are one prompt.
-Ctrl-C interrupts the run; pressed again before the run has ended, it ends the program. At the
-prompt of the chat, Ctrl-C discards the input line, and ends the chat if it is pressed twice within
-2 seconds. Ctrl-D ends the chat. With NO_COLOR or TERM=dumb, no escape sequences are printed.
+and both ends of a long text. `y` approves the call; `always` approves it and the further calls of
+this tool in this conversation; any other text is sent to the model as the reason why you did not.
+`/grants` lists what you always allow, and `/revoke N` revokes the permission with that number. Text
+that is typed before the question is not taken as its answer. Text that is typed during a run is
+sent to the model with the next request; Enter on an empty line interrupts the model's answer, so
+that the text is sent now, while running tools finish. If the run ends first, the text is back in
+the input line of the chat. Lines that are pasted together are one prompt. Ctrl-C interrupts the
+run; pressed again before the run has ended, it ends the program. At the prompt of the chat, Ctrl-C
+discards the input line, and ends the chat if it is pressed twice within 2 seconds. Ctrl-D ends the
+chat. With NO_COLOR or TERM=dumb, no escape sequences are printed.
 
 Files: read through links that stay inside the working directory, never written through a link.
 

@@ -7,6 +7,7 @@ use turnstream::session::Session;
 use turnstream::{Agent, Error};
 
 use crate::ctrl_c::{PressEffect, PromptPresses, QUIT_WINDOW};
+use crate::grants::GrantCommand;
 use crate::render;
 use crate::run::{ExitStatus, UserInterface, drive_run};
 use crate::wrap::{print_lines, stderr_columns};
@@ -20,8 +21,8 @@ pub(crate) async fn run_chat(
     user: &mut UserInterface,
 ) -> Result<ExitStatus, Error> {
     print_lines(
-        "Text typed during a run is sent to the model. Ctrl-C interrupts a run, Ctrl-D ends the \
-         chat.",
+        "Text typed during a run is sent to the model. `/grants` lists the calls that you always \
+         allow. Ctrl-C interrupts a run, Ctrl-D ends the chat.",
     );
     // Text that the user typed during an earlier run, and that was not sent to the model.
     let mut unsent = std::mem::take(&mut user.undelivered).join("\n");
@@ -35,6 +36,10 @@ pub(crate) async fn run_chat(
                 return Ok(ExitStatus::Failed);
             }
         };
+        if let Some(command) = GrantCommand::parse(&message) {
+            print_lines(&command.apply_to_session(session).await);
+            continue;
+        }
         while !message.trim().is_empty() {
             // A line that the user is typing when the run is interrupted is not lost, unless the
             // terminal cannot keep it.

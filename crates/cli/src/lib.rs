@@ -16,6 +16,7 @@ pub mod args;
 mod chat;
 mod ctrl_c;
 mod error_context;
+mod grants;
 mod lines;
 mod offline;
 mod program;

@@ -67,6 +67,14 @@ impl EventPrinter {
         }
     }
 
+    /// Prints the answer to a command that the user entered during a run.
+    pub(crate) fn report_answer(&mut self, lines: &str) -> io::Result<()> {
+        match self {
+            Self::Json => Ok(()),
+            Self::Text(human) => human.print_note(lines),
+        }
+    }
+
     /// Prints an event. An error means that stdout was closed; errors of stderr are ignored.
     pub(crate) fn print_event(&mut self, event: &Event) -> io::Result<()> {
         match self {

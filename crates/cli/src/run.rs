@@ -6,15 +6,15 @@ use std::time::Duration;
 
 use futures::StreamExt;
 use tokio::time::Instant;
-use turnstream::agent::RunHandle;
 use turnstream::event::{AppendReason, EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
-use turnstream::{Error, Event, EventStreamExt, History, Outcome, TurnEvent};
+use turnstream::{Error, Event, EventStreamExt, History, Outcome, RunHandle, TurnEvent};
 
 use crate::approval::ApprovalMode;
 use crate::ctrl_c::CtrlC;
 use crate::error_context::ErrorContext;
+use crate::grants::GrantCommand;
 use crate::lines::InputReader;
 use crate::render::{self, EventPrinter};
 use crate::tools::{self, Root};
@@ -91,8 +91,9 @@ pub(crate) async fn drive_run(
             entered = lines.next_entry(), if typing => {
                 match entered {
                     Ok(Some(text)) => {
-                        let sent = send_typed(text, &mut waiting_texts, &handle, screen, undelivered);
-                        if let Err(error) = sent {
+                        let entered =
+                            apply_entry(text, &mut waiting_texts, &handle, screen, undelivered);
+                        if let Err(error) = entered {
                             return Ok(stdout_error_exit(&error));
                         }
                     }
@@ -158,12 +159,13 @@ pub(crate) async fn drive_run(
     }
 }
 
-/// Sends text to the model that the user typed during a run. An empty line interrupts the model's
-/// answer if the model has not received all of the texts. `waiting_texts` is their number.
-fn send_typed(
+/// Applies a command that the user entered during a run, or sends the text to the model. An empty
+/// line interrupts the model's answer if the model has not received all of the texts.
+/// `waiting_texts` is their number.
+fn apply_entry(
     text: String,
     waiting_texts: &mut usize,
-    handle: &RunHandle,
+    run: &RunHandle,
     screen: &mut EventPrinter,
     undelivered: &mut Vec<String>,
 ) -> io::Result<()> {
@@ -171,10 +173,13 @@ fn send_typed(
         if *waiting_texts == 0 {
             return Ok(());
         }
-        handle.interrupt_turn();
+        run.interrupt_turn();
         return screen.report_turn_interrupted();
     }
-    match handle.steer(text.trim()) {
+    if let Some(command) = GrantCommand::parse(&text) {
+        return screen.report_answer(&command.apply_to_run(run));
+    }
+    match run.steer(text.trim()) {
         Ok(_) => {
             *waiting_texts += 1;
             screen.report_steered(&text)

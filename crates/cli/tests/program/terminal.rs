@@ -163,6 +163,85 @@ async fn the_text_that_answers_an_approval_question_reaches_the_model_as_the_rea
     assert!(sent.contains(reason), "{sent}");
 }
 
+/// A model that writes a file for each message of the user. Its answer to the message with the
+/// number `endless` does not end. Returns what was printed, and the requests.
+async fn chat_with_writer(
+    endless: Option<usize>,
+    typed: &'static [(&'static str, &'static str)],
+) -> (String, Vec<serde_json::Value>) {
+    let server = ModelServer::anthropic(move |_, n| match n % 2 {
+        _ if endless.is_some_and(|message| n == 2 * message) => Reply::text("So it begins").hang(),
+        0 => {
+            let path = format!("{n}.txt");
+            Reply::new().call("write_file", json!({ "path": path, "text": "x" }))
+        }
+        _ => Reply::text("Written."),
+    });
+    let server = server.await.unwrap();
+    let url = server.url();
+    let ran = tokio::task::spawn_blocking(move || {
+        let args = ["--provider", "anthropic", "--base-url", &url];
+        run_on_terminal(&TempProject::new(), &args, typed)
+    });
+    let (shown, code) = ran.await.unwrap();
+    assert_eq!(code, 0, "{shown}");
+    (shown, server.requests())
+}
+
+#[tokio::test]
+async fn a_tool_that_is_always_allowed_asks_again_after_the_permission_was_revoked() {
+    let (shown, requests) = chat_with_writer(
+        None,
+        &[
+            ("\n> ", "/revoke 1\n"),
+            ("error: nothing was revoked: no call is always allowed", ""),
+            ("\n> ", "Write one\n"),
+            (QUESTION_END, "always\n"),
+            ("-- completed", ""),
+            ("\n> ", "Write two\n"),
+            ("-- completed", ""),
+            ("\n> ", "/grants\n"),
+            ("Always allowed:\r\n  1. write_file with any arguments\r\n", ""),
+            ("\n> ", "/revoke 7\n"),
+            ("error: nothing was revoked: `/revoke` needs the number 1, as `/grants` shows", ""),
+            ("\n> ", "/revoke 1\n"),
+            ("revoked: write_file with any arguments", ""),
+            ("\n> ", "/grants\n"),
+            ("No call is always allowed.", ""),
+            ("\n> ", "Write three\n"),
+            (QUESTION_END, "n\n"),
+            ("-- completed", ""),
+            ("\n> ", CTRL_D),
+        ],
+    )
+    .await;
+    assert_eq!(shown.matches(QUESTION_END).count(), 2, "{shown}");
+    assert_eq!(requests.len(), 6, "{shown}");
+    let last = requests[5]["messages"].to_string();
+    assert!(!last.contains("/grants") && !last.contains("/revoke"), "{last}");
+}
+
+#[tokio::test]
+async fn a_permission_can_be_listed_and_revoked_while_the_model_answers() {
+    let (shown, requests) = chat_with_writer(
+        Some(1),
+        &[
+            ("\n> ", "Write one\n"),
+            (QUESTION_END, "always\n"),
+            ("-- completed", ""),
+            ("\n> ", "Wait\n"),
+            ("So it begins", "/grants\n"),
+            ("  1. write_file with any arguments", "/revoke 1\n"),
+            ("revoked: write_file with any arguments", CTRL_C),
+            ("\n> ", "/grants\n"),
+            ("No call is always allowed.", ""),
+            ("\n> ", CTRL_D),
+        ],
+    )
+    .await;
+    assert_eq!(requests.len(), 3, "{shown}");
+}
+
 #[test]
 fn ctrl_c_at_a_question_about_a_stored_call_ends_only_a_program_without_a_chat() {
     let temp = TempProject::new();
