@@ -9,7 +9,7 @@ use crate::page::Page;
 use crate::server::Server;
 
 /// The issues that axe-core rates as serious or critical.
-async fn serious_issues(page: &Page) -> Vec<String> {
+pub(crate) async fn serious_issues(page: &Page) -> Vec<String> {
     let path = std::env::var("TURNSTREAM_AXE").expect("run.sh sets TURNSTREAM_AXE");
     let axe = std::fs::read_to_string(path).unwrap();
     page.client.execute(&axe, Vec::new()).await.unwrap();

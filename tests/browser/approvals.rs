@@ -1,7 +1,10 @@
 //! A call that needs approval is shown exactly, and does not run before it is approved.
 
+use std::path::Path;
+
 use serde_json::json;
 
+use crate::access::serious_issues;
 use crate::driver::WIDE;
 use crate::model::Model;
 use crate::page::Page;
@@ -55,6 +58,64 @@ async fn a_call_that_is_denied_does_not_run_and_the_model_reads_why() {
     page.wait_until_idle().await;
     assert!(!server.folder.join("a.txt").exists());
     assert_eq!(page.texts(".card > summary .status").await, ["was denied"]);
+    page.close().await;
+}
+
+/// Allows all calls to a tool, checks that another call asks no question, revokes the permission,
+/// and checks that the next call asks.
+pub(crate) async fn allow_and_revoke(page: &Page, model: &Model, folder: &Path) {
+    const HAS_GRANTS: &str = "document.getElementById('show-grants').checkVisibility()";
+    let write = |name: &str| json!({ "path": name, "text": "x" });
+    page.ask("Write a").await;
+    model.asked().await.end_with_call("c1", "write_file", &write("a.txt"));
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    page.wait(&format!("!{HAS_GRANTS}")).await;
+    page.click(".approval .always").await;
+    model.answer("Wrote a.").await;
+    page.wait_for_words("Wrote a.").await;
+    page.wait_until_idle().await;
+
+    page.ask("Write b").await;
+    model.asked().await.end_with_call("c2", "write_file", &write("b.txt"));
+    // The run continues without a verdict.
+    model.answer("Wrote b.").await;
+    page.wait_for_words("Wrote b.").await;
+    page.wait_until_idle().await;
+    assert!(folder.join("b.txt").exists());
+    assert_eq!(page.texts(".approval").await, [""; 0]);
+
+    page.wait(HAS_GRANTS).await;
+    assert_eq!(page.texts("#show-grants").await, ["Always allowed: 1"]);
+    page.click("#show-grants").await;
+    page.wait("document.querySelector('#grants .grant')").await;
+    let listed = page.texts("#grants .grant > p:first-child").await;
+    assert_eq!(listed, ["write_file, with any arguments"]);
+    assert_eq!(serious_issues(page).await, [""; 0]);
+    page.click("#grants .revoke").await;
+    page.wait("document.querySelector('#grants .grant').innerText.includes('Revoked')").await;
+    page.click("#grants form button").await;
+    page.wait(&format!("!{HAS_GRANTS}")).await;
+
+    page.ask("Write c").await;
+    model.asked().await.end_with_call("c3", "write_file", &write("c.txt"));
+    page.wait("document.querySelector('.approval')").await;
+    page.wait_until_idle().await;
+    assert!(!folder.join("c.txt").exists());
+    page.click(".deny").await;
+    model.answer("As you like.").await;
+    page.wait_for_words("As you like.").await;
+    page.wait_until_idle().await;
+    assert!(!folder.join("c.txt").exists());
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn a_tool_that_is_always_allowed_asks_again_after_the_permission_was_revoked() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    allow_and_revoke(&page, &model, &server.folder).await;
     page.close().await;
 }
 

@@ -2,6 +2,7 @@
 
 use serde_json::{Value, json};
 
+use crate::approvals::allow_and_revoke;
 use crate::driver::WIDE;
 use crate::fleet_process::{FRONT_END, Fleet, REDIS, RESTATE, WORKERS};
 use crate::model::Model;
@@ -83,6 +84,16 @@ async fn an_approval_can_be_given_after_every_process_was_restarted() {
     assert!(!fleet.folder.join("b.txt").exists());
     assert_eq!(page.texts(".approval").await, [""; 0]);
     page.close_after_errors().await;
+}
+
+#[tokio::test]
+#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+async fn a_permission_is_used_by_each_run_until_it_is_revoked() {
+    let model = Model::start().await;
+    let fleet = Fleet::start(&model, &[]).await;
+    let page = Page::open_at(&fleet.url(), "s", WIDE).await;
+    allow_and_revoke(&page, &model, &fleet.folder).await;
+    page.close().await;
 }
 
 #[tokio::test]

@@ -401,6 +401,71 @@ async fn only_a_pending_call_can_be_approved_and_with_its_own_arguments() {
 }
 
 #[tokio::test]
+async fn the_grants_of_a_session_are_listed_and_revoked_between_runs_and_during_a_run() {
+    let file = format!("turnstream-web-grants-{}.txt", std::process::id());
+    let arguments = json!({ "path": file, "text": "x" }).to_string();
+    let model = ModelServer::start(move |request| {
+        let messages = request.body["messages"].as_array().unwrap();
+        let last = messages.last().unwrap().to_string();
+        match last.contains("tool_result") {
+            _ if last.contains("Wait") => Reply::text("So it begins").hang(),
+            true => Reply::text("Written."),
+            false => {
+                Reply::new().call_raw(&format!("c{}", messages.len()), "write_file", &arguments)
+            }
+        }
+    });
+    let model = model.await.unwrap();
+    let web = Web::start(&model, &[], None);
+    let say = async |words: &str| {
+        assert_eq!(web.post("/sessions/s/runs", &text(words)).await.status(), 202);
+    };
+    let waiting_call = async || {
+        web.wait_until_idle().await;
+        let page = json_body(web.get("/sessions/s/messages").await).await;
+        let entry = page["messages"].as_array().unwrap().last().unwrap()["entry"].clone();
+        (page["state"] == "pending").then(|| entry["calls"][0].clone())
+    };
+    let grants = async || json_body(web.get("/sessions/s/grants").await).await["grants"].take();
+    let allow = async |call: &Value| {
+        let always = json!({ "scope": "any_arguments", "duration": "session" });
+        let verdict = json!({ "call": call, "always": always });
+        assert_eq!(web.post("/sessions/s/approve", &verdict).await.status(), 202);
+        assert_eq!(waiting_call().await, None);
+        assert_eq!(grants().await[0]["tool"], "write_file");
+    };
+    let revoke = async |id: &Value| {
+        let revoked = web.post("/sessions/s/grants/revoke", &json!({ "grant_id": id })).await;
+        (revoked.status().as_u16(), json_body(revoked).await)
+    };
+    let unknown = (409, json!({ "error": "there is no grant with this id" }));
+    assert_eq!(grants().await, json!([]));
+    assert_eq!(revoke(&json!("a")).await, unknown);
+
+    say("Write").await;
+    allow(&waiting_call().await.unwrap()).await;
+    say("Write again").await;
+    assert_eq!(waiting_call().await, None);
+    let id = grants().await[0]["id"].take();
+    assert_eq!(revoke(&id).await, (200, json!({})));
+    assert_eq!(grants().await, json!([]));
+    assert_eq!(revoke(&id).await, unknown);
+
+    say("Write once more").await;
+    allow(&waiting_call().await.unwrap()).await;
+    say("Wait").await;
+    let id = grants().await[0]["id"].take();
+    assert_eq!(revoke(&json!("a")).await, unknown);
+    assert_eq!(revoke(&id).await, (200, json!({})));
+    web.post("/sessions/s/stop", &json!({})).await;
+    web.wait_until_idle().await;
+    assert_eq!(grants().await, json!([]));
+    say("Write for the last time").await;
+    assert!(waiting_call().await.is_some());
+    std::fs::remove_file(std::env::temp_dir().join(file)).unwrap();
+}
+
+#[tokio::test]
 async fn a_message_gives_up_a_waiting_call_only_if_it_says_so() {
     let model =
         ModelServer::start(|request| match request.body.to_string().contains("tool_result") {

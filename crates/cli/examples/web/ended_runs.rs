@@ -1,25 +1,21 @@
 //! How the runs of a session have ended, and what their sub-agents did, for a page that is loaded
 //! later.
 //!
-//! A session stores neither. They are observed while this process performs a run; for other runs,
-//! the session's entries tell most of how they ended.
+//! A session stores neither. A process that performs a run observes them; for other runs, the
+//! session's entries tell most of how they ended.
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnstream::event::{EndReason, InterruptedPhase, Outcome, RewriteReason, ToolEvent};
+use turnstream::event::{EndReason, InterruptedPhase, Outcome, RewriteReason};
 use turnstream::item::{Item, ItemKind, ResultKind, StopReason};
 use turnstream::session::Entry;
-use turnstream::turn::TurnEvent;
-use turnstream::{Error, Event, Usage};
-
-/// The maximum size of a run's events of sub-agents, as JSON. If they are larger, none is kept.
-const MAX_NESTED_BYTES: usize = 128 * 1024;
+use turnstream::{Error, Usage};
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
 pub(crate) struct EndedRun {
     /// The number of the session's entries when the run started.
-    starts_at: u64,
+    pub(crate) starts_at: u64,
     /// The number of the session's entries when the run ended.
     pub(crate) ends_at: u64,
     pub(crate) outcome: RunSummary,
@@ -58,73 +54,6 @@ impl From<&Outcome> for RunSummary {
             cost: outcome.cost,
             nested_cost: outcome.nested_cost,
         }
-    }
-}
-
-/// Observes a run.
-pub(crate) struct RunObserver {
-    starts_at: u64,
-    nested: Vec<Value>,
-    nested_bytes: usize,
-}
-
-impl RunObserver {
-    pub(crate) fn new(starts_at: u64) -> Self {
-        Self { starts_at, nested: Vec::new(), nested_bytes: 0 }
-    }
-
-    /// Observes the next event, before which the session had `entries` entries. Returns the run
-    /// when it has ended.
-    pub(crate) fn observe(&mut self, event: &Event, entries: u64) -> Option<EndedRun> {
-        match event {
-            Event::Nested { .. } => {
-                self.add_nested(event);
-                None
-            }
-            Event::Finished(outcome) => Some(EndedRun {
-                starts_at: self.starts_at,
-                ends_at: entries,
-                outcome: RunSummary::from(&**outcome),
-                nested: std::mem::take(&mut self.nested),
-            }),
-            _ => None,
-        }
-    }
-
-    fn add_nested(&mut self, event: &Event) {
-        let Some(shown) = shown_event(event) else { return };
-        self.nested_bytes += shown.to_string().len();
-        self.nested.push(shown);
-        if self.nested_bytes > MAX_NESTED_BYTES {
-            self.nested.clear();
-        }
-    }
-}
-
-/// An event as a page shows it later, or `None` if a later event contains it.
-fn shown_event(event: &Event) -> Option<Value> {
-    match event {
-        Event::Nested { call_id, event, .. } => {
-            let event = shown_event(event)?;
-            Some(json!({ "type": "nested", "call_id": call_id, "event": event }))
-        }
-        Event::Finished(outcome) => {
-            Some(json!({ "type": "finished", "outcome": RunSummary::from(&**outcome) }))
-        }
-        Event::Turn(TurnEvent::TurnComplete { turn }) => {
-            let items: Vec<Item> = turn.to_history_items();
-            let items: Vec<Value> = items.iter().map(shown_item).collect();
-            Some(json!({ "type": "turn_complete", "turn": { "items": items } }))
-        }
-        Event::Tool(ToolEvent::Suspended { call_id, name, .. }) => {
-            Some(json!({ "type": "tool_suspended", "call_id": call_id, "name": name }))
-        }
-        Event::Appended { .. }
-        | Event::TurnStarted { .. }
-        | Event::Tool(
-            ToolEvent::ApprovalRequested(_) | ToolEvent::Started { .. } | ToolEvent::Output(_),
-        ) => Some(json!(event)),
-        _ => None,
     }
 }
 

@@ -22,6 +22,7 @@ mod page;
 mod page_files;
 mod requests;
 mod response;
+mod run_observer;
 mod sessions;
 mod starts;
 mod traces;

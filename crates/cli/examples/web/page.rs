@@ -20,6 +20,8 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/steer", post(sessions::steer))
         .route("/approve", post(sessions::approve))
         .route("/deny", post(sessions::deny))
+        .route("/grants", get(sessions::grants))
+        .route("/grants/revoke", post(sessions::revoke_grant))
         .route("/fork", post(sessions::fork))
         .route("/regenerate", post(sessions::regenerate))
         .route("/messages", get(sessions::messages))

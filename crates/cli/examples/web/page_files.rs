@@ -1,4 +1,8 @@
 //! The static files of the page.
+//!
+//! NOTE: the example `fleet` of the package `turnstream-restate` serves the same page with this
+//! file, and with `requests`, `response`, `views` and `ended_runs`. The page reads from `/about`
+//! what its server offers.
 
 use axum::extract::Path;
 use axum::http::header;
@@ -26,6 +30,7 @@ const FILES: &[(&str, &str, &str)] = &[
     ("words.js", JS, include_str!("page/words.js")),
     ("elements.js", JS, include_str!("page/elements.js")),
     ("session_list.js", JS, include_str!("page/session_list.js")),
+    ("grants_dialog.js", JS, include_str!("page/grants_dialog.js")),
     ("trace_dialog.js", JS, include_str!("page/trace_dialog.js")),
     ("streaming-markdown/smd.js", JS, include_str!("page/streaming-markdown/smd.js")),
 ];

@@ -167,6 +167,11 @@ fn denial(reason: Option<String>) -> Verdict {
 }
 
 #[derive(Deserialize)]
+pub(crate) struct RevokeBody {
+    pub(crate) grant_id: String,
+}
+
+#[derive(Deserialize)]
 pub(crate) struct ForkBody {
     /// The number of entries to copy; all of them by default.
     pub(crate) at: Option<u64>,

@@ -20,8 +20,8 @@ use turnstream::ui::sse::Sse;
 use crate::app::App;
 use crate::failure::Failure;
 use crate::requests::{
-    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, StartBody, SteerBody, StopBody,
-    VerdictBody, idempotency_key,
+    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, RevokeBody, StartBody, SteerBody,
+    StopBody, VerdictBody, idempotency_key,
 };
 use crate::response::to_axum;
 use crate::starts::{OpenSession, Start, Started, last_answer};
@@ -122,6 +122,43 @@ async fn decide(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> A
     }
 }
 
+/// Lists the session's grants: the calls that run without a question.
+pub(crate) async fn grants(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+) -> Answer<Json<Value>> {
+    let open = app.session(&id).await?;
+    Ok(Json(json!({ "grants": open.session.grants() })))
+}
+
+/// Revokes a grant. If a run is active, the revocation holds for all of its calls that have not
+/// started.
+pub(crate) async fn revoke_grant(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<RevokeBody>,
+) -> Answer<Json<Value>> {
+    let Json(RevokeBody { grant_id }) = body?;
+    let open = app.session(&id).await?;
+    // No run starts after none was found.
+    let _starting = open.starting.lock().await;
+    let is_revoked = match app.hub.find_run(&id).await? {
+        Some(run) => {
+            let command = Command::RevokeGrant { grant_id: grant_id.clone() };
+            match app.hub.send(&run, command).await {
+                // The run has ended meanwhile.
+                Err(error) if error.find_source::<NotRunning>().is_some() => false,
+                sent => sent.map(|_| true)?,
+            }
+        }
+        None => false,
+    };
+    if !is_revoked {
+        open.session.revoke_grant(&grant_id).await?;
+    }
+    Ok(Json(json!({})))
+}
+
 /// Creates a new session from the first entries of this one.
 pub(crate) async fn fork(
     State(app): State<Arc<App>>,
@@ -218,6 +255,7 @@ pub(crate) async fn about(State(app): State<Arc<App>>) -> Json<Value> {
         "model": app.about,
         "price": price,
         "can_regenerate": true,
+        "has_traces": true,
         "now": now_ms(),
     }))
 }

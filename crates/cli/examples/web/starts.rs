@@ -21,10 +21,10 @@ use turnstream::{Agent, Error, ErrorKind};
 
 use crate::app::App;
 use crate::cluster;
-use crate::ended_runs::RunObserver;
 use crate::failure::Failure;
 use crate::flags::Busy;
 use crate::requests::WaitingCalls;
+use crate::run_observer::RunObserver;
 use crate::traces::{RunEnd, RunRecord, RunRecords};
 
 /// The maximum number of active runs.

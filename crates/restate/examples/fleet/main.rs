@@ -15,19 +15,25 @@
 //! | `servers` | Restate, Redis and PostgreSQL |
 //! | `worker`, `agent`, `tools`, `scripted_model` | performs runs |
 //! | `app`, `routes`, `session_copy`, `store_events` | the front end |
-//! | `access`, `page`, `requests`, `response`, `views`, `failure` | the protocol of the page |
+//! | `access`, `failure` | the protocol of the page |
+//! | `page_files`, `requests`, `response`, `views`, `ended_runs` | the parts that are those of the example `web` |
 //! | `events` | the hub of a worker or of the front end |
 //! | `guard` | runs a server for as long as the supervisor lives |
 
 mod access;
 mod agent;
 mod app;
+#[path = "../../../cli/examples/web/ended_runs.rs"]
+mod ended_runs;
 mod events;
 mod failure;
 mod flags;
 mod guard;
-mod page;
+#[path = "../../../cli/examples/web/page_files.rs"]
+mod page_files;
+#[path = "../../../cli/examples/web/requests.rs"]
 mod requests;
+#[path = "../../../cli/examples/web/response.rs"]
 mod response;
 mod routes;
 mod scripted_model;
@@ -40,6 +46,7 @@ mod supervisor;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod tools;
+#[path = "../../../cli/examples/web/views.rs"]
 mod views;
 mod worker;
 

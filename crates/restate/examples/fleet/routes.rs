@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use turnstream::Event;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::hub::{Command, HubEvent};
-use turnstream::item::PendingCall;
+use turnstream::item::{Grant, PendingCall};
 use turnstream::session::{MemoryStore, Session, Store};
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
@@ -21,12 +21,12 @@ use turnstream::ui::{ClientLimits, ErrorTexts};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::requests::{
-    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, StartBody, SteerBody, StopBody,
-    VerdictBody, WaitingCalls, check_session_id, idempotency_key,
+    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, RevokeBody, StartBody, SteerBody,
+    StopBody, VerdictBody, WaitingCalls, check_session_id, idempotency_key,
 };
 use crate::response::to_axum;
 use crate::views::{self, LIST_PAGE, ListedSession, next_position, now_ms, parse_position};
-use crate::{AGENT, access, page, store_events};
+use crate::{AGENT, access, page_files, store_events};
 
 type Answer<T> = Result<T, Failure>;
 
@@ -38,11 +38,13 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/steer", post(steer))
         .route("/approve", post(approve))
         .route("/deny", post(deny))
+        .route("/grants", get(grants))
+        .route("/grants/revoke", post(revoke_grant))
         .route("/fork", post(fork))
         .route("/messages", get(messages));
     Router::new()
-        .route("/", get(page::page))
-        .route("/page/{*file}", get(page::file))
+        .route("/", get(page_files::page))
+        .route("/page/{*file}", get(page_files::file))
         .route("/login", get(access::login))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/about", get(about))
@@ -174,6 +176,37 @@ async fn judge(app: &App, id: &str, verdicts: Vec<(PendingCall, Verdict)>) -> An
     Ok(Json(json!({ "missing": missing })).into_response())
 }
 
+/// Lists the session's grants: the calls that run without a question.
+async fn grants(State(app): State<Arc<App>>, Path(id): Path<String>) -> Answer<Json<Value>> {
+    check_session_id(&id)?;
+    Ok(Json(json!({ "grants": valid_grants(&app, &id).await? })))
+}
+
+/// Revokes a grant, in the active run or else in the next one.
+async fn revoke_grant(
+    State(app): State<Arc<App>>,
+    Path(id): Path<String>,
+    body: Body<RevokeBody>,
+) -> Answer<Json<Value>> {
+    check_session_id(&id)?;
+    let Json(RevokeBody { grant_id }) = body?;
+    if valid_grants(&app, &id).await?.iter().all(|grant| grant.id != grant_id) {
+        return Err(Failure::conflict("there is no grant with this id"));
+    }
+    send(&app, &id, Command::RevokeGrant { grant_id }).await
+}
+
+/// The grants of the session, without those whose revocation waits for a run.
+async fn valid_grants(app: &App, id: &str) -> Answer<Vec<Grant>> {
+    let mut grants = Session::open(app.client.clone(), id).await?.grants();
+    for sent in app.client.queued(id).await?.commands() {
+        if let Command::RevokeGrant { grant_id } = &sent.command {
+            grants.retain(|grant| grant.id != *grant_id);
+        }
+    }
+    Ok(grants)
+}
+
 /// Creates a new session from the first entries of this one.
 async fn fork(
     State(app): State<Arc<App>>,
@@ -231,7 +264,7 @@ async fn messages(
 ) -> Answer<Json<Value>> {
     check_session_id(&id)?;
     let session = Session::open(app.client.clone(), &*id).await?;
-    Ok(Json(views::messages(&session.entries().await?, &query, &session)))
+    Ok(Json(views::messages(&session.entries().await?, &query, &session, &[])))
 }
 
 /// The model's description for the page.

@@ -5,6 +5,7 @@ import { Conversation } from './conversation.js';
 import { byId, element } from './elements.js';
 import { EventReader } from './event_reader.js';
 import { askToGiveUp, hideQuestion } from './give_up_question.js';
+import { readGrants, showGrants } from './grants_dialog.js';
 import { get, post, randomId, sessionPath } from './server.js';
 import { SessionList } from './session_list.js';
 import { showTrace } from './trace_dialog.js';
@@ -21,7 +22,7 @@ const EXAMPLES = [
   'Research where Toolkit is used',
 ];
 
-const about = { model: null, price: null, can_regenerate: false };
+const about = { model: null, price: null, can_regenerate: false, has_traces: false };
 const list = new SessionList((id) => go(id));
 
 /** The open session. */
@@ -53,6 +54,7 @@ class OpenSession {
     for (const name of ['history', 'live', 'approvals', 'waiting']) byId(name).replaceChildren();
     byId('older').hidden = true;
     byId('unfinished').hidden = true;
+    byId('show-grants').hidden = true;
     hideQuestion();
     showProblem('');
     this.#live = this.#conversation(byId('live'));
@@ -120,6 +122,7 @@ class OpenSession {
     if (run || !pending.length) this.#endApprovals();
     else this.#showApprovals(pending);
     welcome(startsAt === 0 && !run);
+    this.refreshGrants();
   }
 
   /** Whether shown items were withdrawn just before this entry. */
@@ -132,6 +135,7 @@ class OpenSession {
     if (event.type === 'appended') this.#taken(event.id, event.items);
     if (event.type === 'appended' || event.type === 'turn_started') this.#endApprovals();
     this.#live.apply(event);
+    if (changesGrants(event)) this.refreshGrants();
     this.#hasFinished = event.type === 'finished';
     if (event.type === 'finished') {
       this.#outcome = event.outcome;
@@ -149,6 +153,7 @@ class OpenSession {
       if (error) showProblem(`The run ended unexpectedly: ${errorWords(error)}`);
     }
     refreshList();
+    this.refreshGrants();
     this.#state = (await get(sessionPath(this.id, 'messages?limit=1'))).state;
     this.#setRunning(false);
   }
@@ -179,7 +184,8 @@ class OpenSession {
   /** An answer whose calls wait for approval cannot be replaced. */
   #showRegenerate() {
     const isEmpty = this.#startsAt === 0 && !this.#run;
-    byId('regenerate').hidden = this.isRunning || isEmpty || byId('approvals').hasChildNodes();
+    const isOffered = about.can_regenerate && !this.isRunning && !isEmpty;
+    byId('regenerate').hidden = !isOffered || byId('approvals').hasChildNodes();
   }
 
   #showApprovals(pending) {
@@ -209,6 +215,18 @@ class OpenSession {
     hideQuestion();
     this.#showRegenerate();
     showWaiting();
+  }
+
+  /** Offers the list of the calls that are always allowed, if there are any. */
+  async refreshGrants() {
+    try {
+      const grants = await readGrants(this.id);
+      if (open !== this) return;
+      byId('show-grants').hidden = grants.length === 0;
+      byId('show-grants').textContent = `Always allowed: ${grants.length}`;
+    } catch (error) {
+      if (open === this) showProblem(error.message);
+    }
   }
 
   /** Shows the last page of messages before an entry. */
@@ -317,6 +335,12 @@ class OpenSession {
       byId('text').value = [byId('text').value, words].filter(Boolean).join('\n');
     }
   }
+}
+
+/** Whether a call was always allowed, or no longer is, here or by a sub-agent. */
+function changesGrants(event) {
+  if (event.type === 'nested') return changesGrants(event.event);
+  return event.type === 'grant_added' || event.type === 'grant_revoked';
 }
 
 let unsent = null;
@@ -470,7 +494,7 @@ byId('text').addEventListener('keydown', (event) => {
   }
 });
 document.addEventListener('keydown', (event) => {
-  if (event.key === 'Escape' && open?.isRunning && !byId('trace').open) attempt(() => open.stop());
+  if (event.key === 'Escape' && open?.isRunning && !document.querySelector('dialog[open]')) attempt(() => open.stop());
 });
 byId('queue').addEventListener('click', () => submit(true));
 byId('stop').addEventListener('click', () => attempt(() => open.stop()));
@@ -479,6 +503,10 @@ byId('continue').addEventListener('click', () => attempt(() => open.resume()));
 byId('older').addEventListener('click', () => attempt(() => open.loadOlder()));
 byId('fork').addEventListener('click', () => attempt(() => open.fork()));
 byId('show-trace').addEventListener('click', () => attempt(() => showTrace(open.id)));
+byId('show-grants').addEventListener('click', () => {
+  const session = open;
+  attempt(() => showGrants(session.id, () => session.refreshGrants()));
+});
 byId('new-session').addEventListener('click', () => {
   go(randomId());
   byId('text').focus();
@@ -503,5 +531,6 @@ await attempt(async () => {
   const { model, is_scripted: isScripted } = about.model;
   byId('model').textContent = isScripted ? 'Scripted model: no key is set' : model;
   byId('model').classList.toggle('scripted', isScripted);
+  byId('show-trace').hidden = !about.has_traces;
 });
 openSession();
