@@ -132,3 +132,26 @@ async fn a_run_of_another_server_can_be_steered_stopped_and_approved() {
     assert!(!here.folder.join("b.txt").exists() && !elsewhere.folder.join("a.txt").exists());
     page.close_after_errors().await;
 }
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn the_answer_of_another_server_can_be_stopped_and_redirected() {
+    let (shared, model) = (Shared::start(), Model::start().await);
+    let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);
+    let page = Page::open(&here, "s", WIDE).await;
+    elsewhere.post("/sessions/s/runs", &json!({ "text": "Begin" })).await;
+    let asked = model.asked().await;
+    asked.say("One ");
+    page.wait_for_words("One").await;
+    page.run("document.getElementById('text').value = 'Rather two'").await;
+    page.click("#stop-answer").await;
+    let next = model.asked().await;
+    drop(asked);
+    assert_eq!(next.body["messages"].as_array().unwrap().last().unwrap()["content"], "Rather two");
+    next.say("Two.");
+    next.end();
+    page.wait_for_words("Two.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await, ["One", "Two."]);
+    page.close().await;
+}

@@ -260,3 +260,33 @@ async fn pictures_of_a_killed_worker_and_a_restarted_approval_are_taken() {
     pictures::save(&page, "fleet-approval").await;
     page.close_after_errors().await;
 }
+
+#[tokio::test]
+#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+async fn a_stopped_answer_is_followed_by_the_typed_message_even_if_the_worker_is_killed() {
+    let model = Model::start().await;
+    let fleet = Fleet::start(&model, &[]).await;
+    let page = Page::open_at(&fleet.url(), "s", WIDE).await;
+    page.ask("Begin").await;
+    let asked = model.asked().await;
+    asked.say("One ");
+    page.wait_for_words("One").await;
+    page.run("document.getElementById('text').value = 'Rather two'").await;
+    page.click("#stop-answer").await;
+    let next = model.asked().await;
+    drop(asked);
+    fleet.kill(&[&fleet.worker_of("s").0]);
+    drop(next);
+    let next = model.asked().await;
+    let messages = next.body["messages"].as_array().unwrap();
+    let [.., said, steered] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(said["content"].as_str().unwrap().trim_end(), "One");
+    assert_eq!(steered["content"], "Rather two");
+    next.say("Two.");
+    next.end();
+    page.wait_for_words("Two.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await, ["One", "Two."]);
+    assert_eq!(page.texts(".user .words").await, ["Begin", "Rather two"]);
+    page.close().await;
+}

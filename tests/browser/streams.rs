@@ -516,3 +516,63 @@ async fn the_trace_of_a_run_is_shown_step_by_step() {
     assert_ne!(ids[0], ids[1]);
     page.close().await;
 }
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn stop_answer_ends_the_words_and_sends_the_typed_message() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Clean up").await;
+    let asked = model.asked().await;
+    asked.say("First, I delete ");
+    page.wait_for_words("First, I delete").await;
+    page.run("document.getElementById('text').value = 'Delete nothing'").await;
+    page.click("#stop-answer").await;
+    // The model has not ended its turn.
+    let next = model.asked().await;
+    drop(asked);
+    let messages = next.body["messages"].as_array().unwrap();
+    let [.., said, steered] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!(said["content"].as_str().unwrap().trim_end(), "First, I delete");
+    assert_eq!(steered["content"], "Delete nothing");
+    page.wait_for_words("Stopped here").await;
+    next.say("Then I only list them.");
+    next.end();
+    page.wait_for_words("Then I only list them.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.answers().await, ["First, I delete", "Then I only list them."]);
+    assert_eq!(page.texts(".user .words").await, ["Clean up", "Delete nothing"]);
+    assert_eq!(page.texts("#waiting li").await, [""; 0]);
+    page.close().await;
+}
+
+#[tokio::test]
+#[ignore = "needs a browser: tests/browser/run.sh"]
+async fn stop_answer_lets_a_running_tool_finish() {
+    let model = Model::start().await;
+    let server = Server::start(&model).await;
+    let page = Page::open(&server, "s", WIDE).await;
+    page.ask("Look into it").await;
+    // A sub-agent is a tool that takes as long as its model.
+    model.asked().await.end_with_call("c1", "research", &json!({ "prompt": "Where?" }));
+    let research = model.asked().await;
+    research.say("I begin");
+    page.wait_for_words("I begin").await;
+    page.run("document.getElementById('text').value = 'And when?'").await;
+    page.click("#stop-answer").await;
+    page.wait("document.querySelector('#waiting li')").await;
+    research.say(" and find it.");
+    research.end();
+    let next = model.asked().await;
+    let messages = next.body["messages"].as_array().unwrap();
+    let [.., result, steered] = &messages[..] else { panic!("{messages:?}") };
+    assert_eq!((&result["role"], &steered["content"]), (&json!("tool"), &json!("And when?")));
+    assert!(result["content"].to_string().contains("I begin and find it."), "{result}");
+    next.say("Yesterday.");
+    next.end();
+    page.wait_for_words("Yesterday.").await;
+    page.wait_until_idle().await;
+    assert_eq!(page.texts(".turn > .card > summary .status").await, ["done"]);
+    page.close().await;
+}

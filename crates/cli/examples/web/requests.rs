@@ -89,16 +89,20 @@ pub(crate) struct StopBody {
     /// Lets the current turn and its tools finish first.
     #[serde(default)]
     after_turn: bool,
+    /// Ends the model's answer, but not its tools.
+    #[serde(default)]
+    answer_only: bool,
     /// The reason for stopping, which the model reads.
     reason: Option<String>,
 }
 
 impl StopBody {
     pub(crate) fn to_command(&self) -> Command {
-        match (self.after_turn, &self.reason) {
-            (true, _) => Command::StopAfterTurn,
-            (false, Some(reason)) => Command::InterruptWithReason(reason.clone()),
-            (false, None) => Command::Interrupt,
+        match &self.reason {
+            _ if self.after_turn => Command::StopAfterTurn,
+            _ if self.answer_only => Command::InterruptTurn,
+            Some(reason) => Command::InterruptWithReason(reason.clone()),
+            None => Command::Interrupt,
         }
     }
 }

@@ -242,11 +242,23 @@ export class Conversation {
       for (const item of turn.items) {
         if (item.type === 'tool_call') this.#card(item.call_id, item.name).setArguments(item.arguments);
       }
+      if (turn.stop_reason === 'interrupted') this.#stopTurn(turn, node);
     } else {
       node.replaceChildren();
       for (const item of turn.items) this.#item(item, undefined, node);
     }
     this.#turn = null;
+  }
+
+  /** Shows that a turn was interrupted: the calls in it are void. */
+  #stopTurn(turn, node) {
+    for (const { type, call_id: id, name } of turn.items) {
+      if (type !== 'tool_call') continue;
+      const card = this.#card(id, name);
+      card.interrupted();
+      this.#touched.delete(card);
+    }
+    node.append(element('p', { className: 'note' }, 'Stopped here'));
   }
 
   /** Shows one item, of the store or of an event. */

@@ -162,6 +162,7 @@ class OpenSession {
     this.isRunning = isRunning;
     this.#showUnfinished();
     byId('stop').hidden = !isRunning;
+    byId('stop-answer').hidden = !isRunning;
     byId('queue').hidden = !isRunning;
     byId('send').textContent = isRunning ? 'Steer now' : 'Send';
     this.#showRegenerate();
@@ -297,6 +298,13 @@ class OpenSession {
 
   async stop() {
     await post(sessionPath(this.id, 'stop'), {});
+  }
+
+  /** Ends the model's answer, but not its tools. A message in the input field is sent, and answered next. */
+  async stopAnswer() {
+    const text = byId('text').value.trim();
+    if (text && await this.#steer(text)) byId('text').value = '';
+    await post(sessionPath(this.id, 'stop'), { answer_only: true });
   }
 
   async regenerate() {
@@ -498,6 +506,7 @@ document.addEventListener('keydown', (event) => {
 });
 byId('queue').addEventListener('click', () => submit(true));
 byId('stop').addEventListener('click', () => attempt(() => open.stop()));
+byId('stop-answer').addEventListener('click', () => attempt(() => open.stopAnswer()));
 byId('regenerate').addEventListener('click', () => attempt(() => open.regenerate()));
 byId('continue').addEventListener('click', () => attempt(() => open.resume()));
 byId('older').addEventListener('click', () => attempt(() => open.loadOlder()));
