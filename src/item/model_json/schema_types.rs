@@ -25,7 +25,23 @@ pub(crate) fn is_of_type(wanted: &Value, value: &Value) -> bool {
     }
 }
 
-/// Compares two JSON values in the same way as JSON Schema: numbers such as 1 and 1.0 are equal.
+/// Compares two JSON values in the same way as JSON Schema: numbers such as 1 and 1.0 are equal,
+/// also as elements of lists and as properties of objects.
 pub(crate) fn json_eq(a: &Value, b: &Value) -> bool {
-    a == b || (a.is_number() && b.is_number() && a.as_f64() == b.as_f64())
+    match (a, b) {
+        (Value::Number(a), Value::Number(b)) => match (a.as_i128(), b.as_i128()) {
+            (Some(a), Some(b)) => a == b,
+            (_, _) => a.as_f64() == b.as_f64(),
+        },
+        (Value::Array(a), Value::Array(b)) => {
+            a.len() == b.len() && a.iter().zip(b).all(|(a, b)| json_eq(a, b))
+        }
+        (Value::Object(a), Value::Object(b)) => {
+            let is_in_b = |(name, value): (&String, &Value)| {
+                b.get(name).is_some_and(|other| json_eq(value, other))
+            };
+            a.len() == b.len() && a.iter().all(is_in_b)
+        }
+        (a, b) => a == b,
+    }
 }

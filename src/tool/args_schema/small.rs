@@ -420,6 +420,27 @@ mod tests {
     }
 
     #[test]
+    fn equal_numbers_are_equal_at_any_depth() {
+        let listed = json!({ "enum": [[1, { "a": 2.0 }], 3] });
+        accepts(&listed, &[json!([1.0, { "a": 2 }]), json!([1, { "a": 2.0 }]), json!(3.0)]);
+        for other in [json!([1.5, { "a": 2 }]), json!([1, { "a": 2, "b": 3 }]), json!([1])] {
+            rejects(
+                &listed,
+                std::slice::from_ref(&other),
+                &format!("{other} is not one of [1,{{\"a\":2.0}}], 3"),
+            );
+        }
+        let constant = json!({ "const": { "list": [1.0, true] } });
+        accepts(&constant, &[json!({ "list": [1, true] })]);
+        let other = [json!({ "l": [1, true] })];
+        rejects(&constant, &other, r#"expected {"list":[1.0,true]}, found {"l":[1,true]}"#);
+        // As floats, these two integers would be equal.
+        let large = json!({ "const": [u64::MAX] });
+        accepts(&large, &[json!([u64::MAX])]);
+        assert!(check(&large, &json!([u64::MAX - 1])).is_err());
+    }
+
+    #[test]
     fn lengths_are_counted_in_characters_elements_and_properties() {
         let text = json!({ "minLength": 2, "maxLength": 3 });
         accepts(&text, &[json!("äö"), json!("äöü"), json!(["a"])]);
