@@ -54,7 +54,7 @@ fn print_outcome(outcome: &Outcome) -> Result<(), Error> {
         return Err(error.clone());
     }
     println!("{} after {} turns: {}", outcome.reason, outcome.turns, outcome.text);
-    for (who, usage) in [("itself", outcome.usage), ("sub-agents", outcome.nested_usage)] {
+    for (who, usage) in [("itself", outcome.usage), ("sub-agents", *outcome.nested_usage)] {
         println!(
             "  {who}: {} tokens, {}",
             usage.total(),

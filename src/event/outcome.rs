@@ -40,7 +40,7 @@ pub struct Outcome {
     /// The tokens used by all requests, including those used for discarded attempts.
     pub usage: Usage,
     /// The tokens used by this run's sub-agents, which are not included in `usage` and `cost`.
-    pub nested_usage: Usage,
+    pub nested_usage: Box<Usage>,
     /// The cost of this run's requests, in millionths of the currency unit used for the prices.
     /// `None` if neither the run's [`Budget`](crate::agent::Budget::with_prices) nor its
     /// [`Pool`](crate::agent::Pool::with_cost_limit) has prices, or if the price of any model that
@@ -50,14 +50,14 @@ pub struct Outcome {
     /// `cost` is known, it is exact as far as the prices are right. Otherwise, each
     /// [kind](crate::usage::CostGapKind) states whether the cost is a lower bound. The list names
     /// every model whose price is unknown. It is empty if the run has no prices.
-    pub cost_gaps: Vec<CostGap>,
+    pub cost_gaps: Box<[CostGap]>,
     /// The cost of the requests of this run's sub-agents, which is not included in `cost`. `None`
     /// if no sub-agent used tokens, or if the cost of any sub-agent is unknown, for example because
     /// its run was dropped or because a durable run was restored after the sub-agent's call.
     pub nested_cost: Option<u64>,
     /// The reasons why `nested_cost` is unknown or not exact, as far as the outcomes of the
     /// sub-agents report them, each of them once.
-    pub nested_cost_gaps: Vec<CostGap>,
+    pub nested_cost_gaps: Box<[CostGap]>,
     /// The complete history, from which another run can start. The history is not serialized. In a
     /// deserialized outcome, this field contains only the run's new items, and the history's id is
     /// empty.
@@ -85,7 +85,7 @@ pub struct Outcome {
     pub stop_action: Option<Box<StopAction>>,
     /// The exhausted budget, if any. This field is always set if the end reason is
     /// [`EndReason::Budget`] or if a token target was abandoned.
-    pub budget: Option<BudgetExceeded>,
+    pub budget: Option<Box<BudgetExceeded>>,
 }
 
 /// Input that was sent to a run too late to be used.
@@ -106,7 +106,7 @@ impl PartialEq for Outcome {
         } = self;
         let Self { cost_gaps, nested_cost_gaps, .. } = self;
         (*reason, *partial, text, *turns) == (other.reason, other.partial, &other.text, other.turns)
-            && (*usage, *nested_usage, *cost) == (other.usage, other.nested_usage, other.cost)
+            && (*usage, nested_usage, *cost) == (other.usage, &other.nested_usage, other.cost)
             && (new_items, error, pending) == (&other.new_items, &other.error, &other.pending)
             && (undelivered, evidence) == (&other.undelivered, &other.evidence)
             && (budget, why, proof) == (&other.budget, &other.why, &other.proof)
@@ -319,15 +319,15 @@ struct OutcomeRepr {
     #[serde(default)]
     usage: Usage,
     #[serde(default, skip_serializing_if = "is_zero_usage")]
-    nested_usage: Usage,
+    nested_usage: Box<Usage>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     cost: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    cost_gaps: Vec<CostGap>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    cost_gaps: Box<[CostGap]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     nested_cost: Option<u64>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    nested_cost_gaps: Vec<CostGap>,
+    #[serde(default, skip_serializing_if = "is_empty")]
+    nested_cost_gaps: Box<[CostGap]>,
     #[serde(default)]
     new_items: Vec<Item>,
     #[serde(default)]
@@ -345,7 +345,11 @@ struct OutcomeRepr {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     stop_action: Option<Box<StopAction>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    budget: Option<BudgetExceeded>,
+    budget: Option<Box<BudgetExceeded>>,
+}
+
+fn is_empty(gaps: &[CostGap]) -> bool {
+    gaps.is_empty()
 }
 
 fn is_zero_usage(usage: &Usage) -> bool {

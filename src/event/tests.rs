@@ -31,11 +31,11 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         unproven: None,
         stop_action: None,
         budget: None,
-        nested_usage: Usage::default(),
+        nested_usage: Box::default(),
         cost: None,
-        cost_gaps: Vec::new(),
+        cost_gaps: Box::default(),
         nested_cost: None,
-        nested_cost_gaps: Vec::new(),
+        nested_cost_gaps: Box::default(),
         why: None,
         history: History::empty("h"),
     }))
@@ -224,10 +224,10 @@ fn event_size_stays_within_its_limit() {
 fn budget_and_nested_usage_are_serialized_only_if_set() {
     let exceeded =
         BudgetExceeded { kind: BudgetKind::Pool, used: 12, limit: 10, diminishing_returns: false };
-    let nested_usage = Usage { input_tokens: 3, ..Usage::default() };
+    let nested_usage = Box::new(Usage { input_tokens: 3, ..Usage::default() });
     let Event::Finished(outcome) = outcome(EndReason::Budget, None) else { panic!("no outcome") };
     let why = Some("enough".to_owned());
-    let budget = Some(exceeded);
+    let budget = Some(Box::new(exceeded));
     let (cost, nested_cost) = (Some(7), Some(9));
     let outcome = Outcome { why, nested_usage, cost, nested_cost, budget, ..*outcome };
     let written = serde_json::to_string(&outcome).unwrap();

@@ -431,10 +431,10 @@ impl RunFold {
             text,
             turns: self.request_count.max(self.ended_turns + open),
             usage: self.usage(),
-            nested_usage,
+            nested_usage: nested_usage.into(),
             cost: None,
-            cost_gaps: Vec::new(),
-            nested_cost_gaps,
+            cost_gaps: Box::default(),
+            nested_cost_gaps: nested_cost_gaps.into(),
             nested_cost: nested_cost.filter(|_| nested_usage != Usage::default()),
             history,
             new_items: self.new_items(),
@@ -445,7 +445,7 @@ impl RunFold {
             proof: None,
             unproven: None,
             stop_action: None,
-            budget,
+            budget: budget.map(Box::new),
         }
     }
 }

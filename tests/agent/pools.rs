@@ -166,7 +166,7 @@ async fn a_request_larger_than_the_rest_of_the_pool_is_sent_alone() {
         (5, 2)
     );
     let refused = outcomes.iter().find(|outcome| outcome.reason == EndReason::Budget).unwrap();
-    assert_eq!(refused.budget.unwrap().kind, BudgetKind::Pool);
+    assert_eq!(refused.budget.as_ref().unwrap().kind, BudgetKind::Pool);
     assert_eq!((refused.turns, model.requests().len()), (0, 5));
 }
 
@@ -739,7 +739,7 @@ async fn fifty_agents_overdraw_a_shared_cost_limit_by_at_most_one_request_and_it
     assert!(range.contains(&pool.used_cost()), "{} of {range:?}", pool.used_cost());
     assert_eq!(outcomes.iter().map(|it| it.cost.unwrap()).sum::<u64>(), pool.used_cost());
     let ended = outcomes.iter().find(|it| it.reason == EndReason::Budget).unwrap();
-    let exceeded = ended.budget.unwrap();
+    let exceeded = ended.budget.as_ref().unwrap();
     assert_eq!((exceeded.kind, exceeded.limit), (BudgetKind::Money, 3_000));
 }
 

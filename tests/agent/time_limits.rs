@@ -38,7 +38,7 @@ fn time_budget(seconds: u64) -> Budget {
 #[track_caller]
 fn assert_time_exceeded(outcome: &Outcome, used: u64) {
     assert_eq!((outcome.reason, &outcome.error), (EndReason::Budget, &None));
-    let budget = outcome.budget.expect("it says which limit");
+    let budget = outcome.budget.as_ref().expect("it says which limit");
     assert_eq!((budget.kind, budget.used), (BudgetKind::Time, used));
 }
 
@@ -162,7 +162,7 @@ async fn at_the_time_limit_sub_agents_are_dropped_and_their_usage_is_counted() {
     assert_time_exceeded(&finished.outcome, 5_000);
     assert_eq!((took, inner.in_flight()), (5 * SECOND, 0));
     assert_eq!(result_kinds(&finished.handle.history()), [ResultKind::Timeout]);
-    assert_eq!(finished.outcome.nested_usage, usage);
+    assert_eq!(*finished.outcome.nested_usage, usage);
 }
 
 #[tokio::test(start_paused = true)]
@@ -190,7 +190,7 @@ async fn pauses_of_the_consumer_count_toward_the_time_limit_in_every_phase() {
             assert_eq!(finished.outcome.reason, EndReason::Completed);
             continue;
         }
-        let naps = finished.outcome.budget.unwrap().used - 9_000;
+        let naps = finished.outcome.budget.as_ref().unwrap().used - 9_000;
         assert!(naps <= 1, "{naps}");
         assert_time_exceeded(&finished.outcome, 9_000 + naps);
         assert_eq!(model.requests().len(), sent, "nothing is sent when the time is over");

@@ -140,7 +140,7 @@ mod interrupt_versus_other_endings {
         let outcome = run.outcome().await;
         check_outcome(&outcome, INTERRUPTED_TOOLS, 1);
         assert_eq!(
-            (result_kinds(outcome.new_items()), outcome.budget),
+            (result_kinds(outcome.new_items()), outcome.budget.as_ref()),
             (vec![ResultKind::Interrupted], None)
         );
         // The last turn is used up, or the tokens are.

@@ -186,7 +186,7 @@ fn with_budget(budget: Budget) -> impl FnOnce(Agent) -> Agent {
 fn assert_budget_exceeded(finished: &FinishedRun, kind: BudgetKind, used: u64, limit: u64) {
     assert_eq!(finished.outcome.reason, EndReason::Budget, "{:?}", finished.outcome.error);
     assert!(finished.outcome.partial && finished.outcome.error.is_none());
-    let budget = finished.outcome.budget.expect("it says which");
+    let budget = finished.outcome.budget.as_ref().expect("it says which");
     assert_eq!((budget.kind, budget.used, budget.limit), (kind, used, limit));
 }
 
@@ -218,7 +218,7 @@ mod call_limit {
         let finished = world.run().await;
         finished.check_outcome(EndReason::Completed, 2);
         assert_eq!(
-            (finished.text(), world.tool_run_count(), finished.outcome.budget),
+            (finished.text(), world.tool_run_count(), finished.outcome.budget.as_ref()),
             ("done", 2, None)
         );
     }
@@ -388,7 +388,7 @@ mod budgets {
         assert_budget_exceeded(&finished, BudgetKind::Pool, 1_010, 1_000);
         assert_eq!((pool.used_tokens(), model.requests().len()), (1_010, 1));
         assert_eq!(finished.result_texts(), ["found"], "what was paid for is there");
-        assert_eq!(finished.outcome.nested_usage, token_usage(800, 100));
+        assert_eq!(*finished.outcome.nested_usage, token_usage(800, 100));
         assert_eq!(finished.outcome.usage, token_usage(90, 20));
     }
 

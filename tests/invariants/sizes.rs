@@ -62,7 +62,7 @@ fn handles_are_at_most_a_few_pointers_in_size() {
 #[test]
 fn values_created_once_per_turn_are_small() {
     check_size::<Item>(120);
-    check_size::<Outcome>(472);
+    check_size::<Outcome>(400);
     check_size::<Run>(640);
 }
 

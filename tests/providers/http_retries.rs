@@ -399,7 +399,7 @@ async fn the_time_limit_of_a_run_spans_all_attempts() {
     assert!(began.elapsed() <= Duration::from_secs(20));
     let outcome = events.last().unwrap().outcome().unwrap();
     assert_eq!(outcome.reason, EndReason::Budget);
-    assert_eq!(outcome.budget.map(|it| it.kind), Some(BudgetKind::Time));
+    assert_eq!(outcome.budget.as_ref().map(|it| it.kind), Some(BudgetKind::Time));
     assert_eq!(server.requests().len(), 1);
 }
 

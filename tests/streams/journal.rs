@@ -120,7 +120,7 @@ fn a_sub_agents_events_fold_into_its_own_history_only() {
     assert_eq!((journal.usage(), journal.phase()), (input_usage(10), InterruptedPhase::Tools));
     assert!(journal.outcome(EndReason::Stopped, None).evidence.is_empty());
     assert_eq!(journal.nested_usage(), input_usage(300));
-    assert_eq!(journal.outcome(EndReason::Stopped, None).nested_usage, input_usage(300));
+    assert_eq!(*journal.outcome(EndReason::Stopped, None).nested_usage, input_usage(300));
 
     let child = journal.nested_journal("a").unwrap();
     assert_eq!((child.history().id(), child.history().len()), ("h/a", 5));
@@ -366,7 +366,7 @@ fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
                 run.interrupt();
                 let outcome = run.outcome().await;
                 assert_eq!(outcome.reason, EndReason::Interrupted(InterruptedPhase::Tools));
-                assert_eq!(outcome.nested_usage, journal.nested_usage());
+                assert_eq!(*outcome.nested_usage, journal.nested_usage());
             }
         }
         words(&journal)
@@ -377,7 +377,7 @@ fn a_dropped_or_interrupted_run_keeps_its_sub_agents_output() {
     }
 
     let outcome = block_on(agent().run_from(empty_history(), "go").outcome());
-    assert_eq!(outcome.nested_usage, input_usage(5));
+    assert_eq!(*outcome.nested_usage, input_usage(5));
     assert_eq!(outcome.usage, input_usage(0));
 }
 

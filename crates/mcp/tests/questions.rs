@@ -146,7 +146,7 @@ async fn sampling_tokens_count_toward_the_run() {
                 text = result.content.text();
             }
             if let Some(outcome) = event.outcome() {
-                used = outcome.nested_usage;
+                used = *outcome.nested_usage;
             }
         }
         assert!(text.contains(r#""text":"Hello""#), "{text}");

@@ -529,7 +529,7 @@ impl AgentSpan {
         if let Some(cost) = outcome.cost {
             self.span.set(KeyValue::new(attribute::own::COST_MICROS, to_i64(cost)));
         }
-        if let Some(budget) = outcome.budget {
+        if let Some(budget) = &outcome.budget {
             let kind = budget_kind(budget.kind);
             self.span.set(KeyValue::new(attribute::own::BUDGET_KIND, kind));
             self.span.set(KeyValue::new(attribute::own::BUDGET_USED, to_i64(budget.used)));

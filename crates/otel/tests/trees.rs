@@ -68,7 +68,7 @@ async fn the_usage_of_a_run_is_the_sum_of_the_usage_of_its_spans() {
         let spans = recorder.spans().into_iter();
         let sum = spans.map(|span| usage_of(&span)).fold(Usage::default(), |sum, it| sum + it);
         let Some(outcome) = outcome else { continue };
-        assert_eq!(sum, outcome.usage + outcome.nested_usage, "{}", scenario.name);
+        assert_eq!(sum, outcome.usage + *outcome.nested_usage, "{}", scenario.name);
         compared += 1;
     }
     assert!(compared >= 18, "{compared} outcomes");

@@ -29,7 +29,7 @@ const JULY_1_2025: u64 = 1_751_328_000_000;
 #[track_caller]
 fn costs(time_ms: u64, model: &'static str, reply: Reply, expected_micros: u64) {
     let outcome = run_one(time_ms, model, reply);
-    assert_eq!(outcome.cost_gaps, [], "{model}");
+    assert_eq!(*outcome.cost_gaps, [], "{model}");
     assert_eq!(outcome.cost, Some(expected_micros), "{model}");
 }
 
@@ -135,7 +135,7 @@ fn each_request_of_a_run_is_priced_by_itself() {
     let second = 272_001 * 5 + 1_000 * 45 / 2;
     assert_eq!(first + second, 2_077_505);
     assert_eq!((outcome.turns, outcome.cost), (2, Some(first + second)));
-    assert_eq!(outcome.cost_gaps, []);
+    assert_eq!(*outcome.cost_gaps, []);
 }
 
 fn tokens_of(input: u64) -> turnstream::Usage {

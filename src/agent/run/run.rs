@@ -657,7 +657,8 @@ fn complete_outcome(
         it.history = outcome.history.clone();
         it.evidence.log.record_batch(&late);
     });
-    (outcome.cost, outcome.cost_gaps) = shared.charge_final_usage();
+    let (cost, gaps) = shared.charge_final_usage();
+    (outcome.cost, outcome.cost_gaps) = (cost, gaps.into());
     // The message may be outdated, since steered input may have caused the run to continue after a
     // hook set the message.
     let ended_by_hook = matches!(

@@ -80,7 +80,7 @@ impl SaveCallback {
         });
         let usage = &mut self.nested_usage[at].usage;
         match event {
-            Event::Finished(outcome) => *usage = outcome.usage + outcome.nested_usage,
+            Event::Finished(outcome) => *usage = outcome.usage + *outcome.nested_usage,
             event => *usage += event_usage(event),
         }
     }

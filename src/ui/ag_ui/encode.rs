@@ -508,7 +508,7 @@ impl AgUiEncoder {
         };
         let mut usage = vec![TokenUsage::new(model, outcome.usage)];
         if outcome.nested_usage.total() > 0 {
-            usage.push(TokenUsage::new(None, outcome.nested_usage));
+            usage.push(TokenUsage::new(None, *outcome.nested_usage));
         }
         if let Some(error) = &outcome.error {
             return write_error(error, usage, out);

@@ -495,7 +495,7 @@ impl AiSdkEncoder {
 
     fn finished(&mut self, outcome: &Outcome, out: &mut Vec<u8>) {
         self.close(out);
-        let usage = outcome.usage + outcome.nested_usage;
+        let usage = outcome.usage + *outcome.nested_usage;
         let metadata = EndMetadata {
             reason: outcome.reason.as_str(),
             why: outcome.why.as_deref(),

@@ -96,7 +96,7 @@ impl SeedRun {
         let history = handle.history();
         assert_eq!(outcome.history, history);
         assert_eq!(outcome.usage, handle.usage());
-        assert_eq!(outcome.nested_usage, folded.nested_usage());
+        assert_eq!(*outcome.nested_usage, folded.nested_usage());
         assert_eq!(outcome.new_items(), folded.new_items());
         let read = folded.outcome(outcome.reason, None);
         assert_eq!((&outcome.text, outcome.turns), (&read.text, read.turns));

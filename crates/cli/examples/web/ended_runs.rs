@@ -50,7 +50,7 @@ impl From<&Outcome> for RunSummary {
             error: outcome.error.clone(),
             turns: outcome.turns,
             usage: outcome.usage,
-            nested_usage: outcome.nested_usage,
+            nested_usage: *outcome.nested_usage,
             cost: outcome.cost,
             nested_cost: outcome.nested_cost,
         }
