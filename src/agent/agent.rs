@@ -810,12 +810,15 @@ impl Agent {
     /// Adds a check that must accept the model's answer before a run completes.
     ///
     /// The check is called for each turn in which the model stops on its own, but not for turns
-    /// that contain tool calls, are refused, or are cut off. A turn that is refused or cut off ends
-    /// the run with the corresponding reason. A turn that is cut off is not continued, because
-    /// validated answers are never continued. If the check returns `Err`, the answer is rejected,
-    /// and the model is asked again, with the error text as feedback.
-    /// [`Limits::max_corrections`] sets how many consecutive answers the model may be asked to
-    /// correct; after the next rejected answer, the run ends with the reason
+    /// that contain other tool calls than a [stop action](crate::Tool::stop), are refused, or are
+    /// cut off. If a turn with a stop action has no text of its own, the check receives the turn
+    /// with the action's summary as its text, since this becomes the text of the outcome. A check
+    /// that asks a model is a [`before_stop`](crate::agent::hook::before_stop) hook instead. A turn
+    /// that is refused or cut off ends the run with the corresponding reason. A turn that is cut
+    /// off is not continued, because validated answers are never continued. If the check returns
+    /// `Err`, the answer is rejected, and the model is asked again, with the error text as
+    /// feedback. [`Limits::max_corrections`] sets how many consecutive answers the model may be
+    /// asked to correct; after the next rejected answer, the run ends with the reason
     /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
     /// history.
     ///

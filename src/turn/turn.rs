@@ -83,6 +83,14 @@ impl Turn {
         if answer.is_empty() { self.text() } else { answer }
     }
 
+    /// Returns a copy of the turn that has this text and no other text.
+    pub(crate) fn with_answer(&self, text: &str) -> Self {
+        let mut turn = self.clone();
+        turn.items.retain(|item| item.as_text().is_none());
+        turn.items.push(Item::text(text));
+        turn
+    }
+
     /// Returns the concatenated text of all reasoning that the provider discloses.
     pub fn reasoning(&self) -> String {
         let thought = |item: &Item| match &item.kind {

@@ -1,6 +1,8 @@
 //! The tool with which a model ends its run: when it ends the run, and what the outcome and the
 //! trace contain.
 
+use std::sync::{Arc, Mutex};
+
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
@@ -168,6 +170,28 @@ async fn a_blocked_action_ends_the_run_as_blocked_with_what_is_missing() {
         assert_eq!((outcome.reason, outcome.why.as_deref()), (EndReason::Blocked, Some("a key")));
         assert_eq!((outcome.stop_action.is_some(), model.requests().len()), (true, 1));
     }
+}
+
+#[tokio::test]
+async fn a_validation_sees_the_summary_of_a_stop_action_if_the_turn_has_no_text() {
+    let seen: Arc<Mutex<Vec<String>>> = Arc::default();
+    let log = Arc::clone(&seen);
+    let beside = Reply::text("Beside.")
+        .call("stop", json!({ "reason": "success", "summary": "Long enough." }));
+    let (agent, _) = agent([success("Short."), beside, success("Also long enough.")]);
+    let agent = agent.with_validation(move |turn| {
+        assert_eq!(turn.tool_calls().count(), 1);
+        log.lock().unwrap().push(turn.text());
+        match turn.text().starts_with("Also") {
+            true => Ok(()),
+            false => Err("rejected"),
+        }
+    });
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!(*seen.lock().unwrap(), ["Short.", "Beside.", "Also long enough."]);
+    // The user sees the text that was validated, and the history what the model wrote.
+    assert_eq!((outcome.reason, &*outcome.text), (EndReason::Completed, "Also long enough."));
+    assert!(outcome.history.iter().filter_map(Item::as_text).eq(["Beside."]));
 }
 
 #[tokio::test]

@@ -1,5 +1,6 @@
 //! Runs the checks that are due once the model has stopped on its own.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
@@ -135,14 +136,28 @@ async fn run_checks(
     // A model that gives up has no answer to validate.
     let is_blocked = blocked_by_action(state) != StopDecision::Allow
         || run.hooks().give_up_reason(state, turn)?.is_some();
-    if !is_blocked && let Some(objection) = run.settings.validators.first_failure(turn)? {
-        return Ok(RecordedReview::new(ReviewKind::ValidationFailed, objection));
+    if !is_blocked {
+        let answer = shown_answer(state, turn);
+        if let Some(objection) = run.settings.validators.first_failure(&answer)? {
+            return Ok(RecordedReview::new(ReviewKind::ValidationFailed, objection));
+        }
     }
     let decision = match run.hooks().before_stop(state, turn).await? {
         StopDecision::Allow => blocked_by_action(state),
         decision => decision,
     };
     Ok(RecordedReview::from_decision(decision, may_prove))
+}
+
+/// Returns the turn with the text that the outcome will have: if the turn has no text, that is the
+/// summary of the stop action.
+fn shown_answer<'a>(state: &State, turn: &'a Turn) -> Cow<'a, Turn> {
+    match state.stop_action.as_deref() {
+        Some(action) if turn.answer().trim().is_empty() && !action.summary.is_empty() => {
+            Cow::Owned(turn.with_answer(&action.summary))
+        }
+        Some(_) | None => Cow::Borrowed(turn),
+    }
 }
 
 /// Returns the decision that a model's stop action requires, unless a hook decides otherwise.
