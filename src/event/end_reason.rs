@@ -100,7 +100,7 @@ macro_rules! reason_names {
 
             /// Returns the reason with the given name. `phase` is used only if the name is
             /// `interrupted`.
-            pub(super) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
+            pub(crate) fn named(name: &str, phase: Option<InterruptedPhase>) -> Self {
                 match name {
                     $($name => Self::$Reason,)*
                     "interrupted" => Self::Interrupted(phase.unwrap_or(InterruptedPhase::Streaming)),

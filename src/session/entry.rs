@@ -1,8 +1,8 @@
 //! Session entries.
 
-use serde::{Deserialize, Deserializer, Serialize};
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-use crate::event::{AppendReason, RewriteReason};
+use crate::event::{AppendReason, EndReason, RewriteReason};
 use crate::item::{Grant, History, Item, PendingCall, RawJson};
 
 /// An entry in a session. Entries are stored in the order in which they were created.
@@ -64,6 +64,9 @@ pub enum Entry {
         call_id: String,
         /// The sub-agent's history so far.
         history: History,
+        /// The reason why the sub-agent's run ended. `None` if it was suspended or cut off.
+        #[serde(skip_serializing_if = "Option::is_none", serialize_with = "write_reason")]
+        reason: Option<EndReason>,
     },
     /// The session's open calls were resumed. After this entry, each open call may have started,
     /// even if the call was [pending](Self::Pending) or left open by a crash.
@@ -96,6 +99,12 @@ pub enum Entry {
     Item(Item),
 }
 
+/// Writes the name of a reason. The phase of an interrupt is not stored.
+#[expect(clippy::ref_option, clippy::trivially_copy_pass_by_ref, reason = "serde requires it")]
+fn write_reason<S: Serializer>(reason: &Option<EndReason>, to: S) -> Result<S::Ok, S::Error> {
+    reason.map(EndReason::as_str).serialize(to)
+}
+
 /// The type from which entries other than items are deserialized.
 #[derive(Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
@@ -117,6 +126,8 @@ enum StoredEntry {
     Nested {
         call_id: String,
         history: History,
+        #[serde(default)]
+        reason: Option<String>,
     },
     Resumed {
         #[serde(default)]
@@ -149,7 +160,10 @@ impl<'de> Deserialize<'de> for Entry {
                 }
                 StoredEntry::Appended { why, id, count } => Self::Appended { why, id, count },
                 StoredEntry::Pending { calls } => Self::Pending { calls },
-                StoredEntry::Nested { call_id, history } => Self::Nested { call_id, history },
+                StoredEntry::Nested { call_id, history, reason } => {
+                    let reason = reason.map(|name| EndReason::named(&name, None));
+                    Self::Nested { call_id, history, reason }
+                }
                 StoredEntry::Resumed { idempotent } => Self::Resumed { idempotent },
                 StoredEntry::GrantAdded { grant } => Self::GrantAdded { grant },
                 StoredEntry::GrantRevoked { grant_id } => Self::GrantRevoked { grant_id },

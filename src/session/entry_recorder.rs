@@ -32,7 +32,15 @@ pub(super) struct EntryRecorder {
     toolkit: Option<Toolkit>,
     /// The journals of the sub-agents that have not ended, by the ids of the calls that run them.
     /// `None` if the histories of sub-agents are not stored.
-    sub_agents: Option<HashMap<String, Journal>>,
+    sub_agents: Option<HashMap<String, SubAgentRecord>>,
+}
+
+/// A sub-agent's history so far.
+#[derive(Clone, Debug)]
+struct SubAgentRecord {
+    journal: Journal,
+    /// The reason why its latest run ended.
+    reason: Option<EndReason>,
 }
 
 /// A call's id, and the tool name as written by the model. In the history, the call's result has
@@ -104,7 +112,7 @@ impl EntryRecorder {
                 if self.is_open_call(call_id) =>
             {
                 let (call_id, history) = (call_id.clone(), (**nested).clone());
-                self.push_entry(Entry::Nested { call_id, history }, &mut entries);
+                self.push_entry(Entry::Nested { call_id, history, reason: None }, &mut entries);
             }
             Event::Appended { why, id, items } => {
                 self.flush_turn(&mut entries);
@@ -199,20 +207,23 @@ impl EntryRecorder {
             return;
         }
         let history = self.fold.history();
-        let journal = journals.entry(call_id.to_owned()).or_insert_with(|| {
+        let record = journals.entry(call_id.to_owned()).or_insert_with(|| {
             let suspended = history.nested_history(call_id).cloned();
             let id = join_call_id(history.id(), call_id);
-            Journal::new(suspended.unwrap_or_else(|| History::empty(id)))
+            let journal = Journal::new(suspended.unwrap_or_else(|| History::empty(id)));
+            SubAgentRecord { journal, reason: None }
         });
-        journal.observe(event);
+        record.journal.observe(event);
+        record.reason = event.outcome().map(|outcome| outcome.reason);
     }
 
     /// Records the history of a sub-agent that has ended.
     fn record_sub_agent(&mut self, call_id: &str, entries: &mut Vec<Entry>) {
-        let journal = self.sub_agents.as_mut().and_then(|journals| journals.remove(call_id));
-        if let Some(journal) = journal {
-            let (call_id, history) = (call_id.to_owned(), journal.history());
-            self.push_entry(Entry::Nested { call_id, history }, entries);
+        let record = self.sub_agents.as_mut().and_then(|journals| journals.remove(call_id));
+        if let Some(SubAgentRecord { journal, reason }) = record {
+            // A sub-agent that was cut off may have left calls open.
+            let (call_id, history) = (call_id.to_owned(), journal.history().settled());
+            self.push_entry(Entry::Nested { call_id, history, reason }, entries);
         }
     }
 

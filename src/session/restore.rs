@@ -148,7 +148,7 @@ impl EntryFold {
                 self.history.set_pending_calls(&calls);
                 self.pending_calls = calls.into();
             }
-            Entry::Nested { call_id, history } => {
+            Entry::Nested { call_id, history, reason: _ } => {
                 self.history.set_nested_history(&call_id, history);
             }
             Entry::Resumed { idempotent } => {

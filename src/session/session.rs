@@ -185,7 +185,7 @@ impl Session {
     pub async fn sub_agent_history(&self, call_id: &str) -> Result<Option<History>, Error> {
         let entries = self.entries().await?;
         Ok(entries.into_iter().rev().find_map(|entry| match entry {
-            Entry::Nested { call_id: id, history } if id == call_id => Some(history),
+            Entry::Nested { call_id: id, history, .. } if id == call_id => Some(history),
             _ => None,
         }))
     }

@@ -3,7 +3,7 @@
 
 use std::collections::HashMap;
 
-use crate::event::{AppendReason, RewriteReason};
+use crate::event::{AppendReason, EndReason, RewriteReason};
 use crate::item::{History, Item};
 use crate::session::Entry;
 
@@ -12,8 +12,9 @@ pub(super) struct StoredItems {
     items: Vec<StoredItem>,
     /// The numbers of the entries that marked items as tombstones.
     voided_at: Vec<u64>,
-    /// The histories of sub-agents, by the ids of the calls that ran them.
-    sub_agents: HashMap<String, History>,
+    /// The histories of sub-agents and the reasons why they ended, by the ids of the calls that ran
+    /// them.
+    sub_agents: HashMap<String, (History, Option<EndReason>)>,
 }
 
 /// An item of a session.
@@ -92,8 +93,8 @@ impl StoredItems {
                         }
                     }
                 }
-                Entry::Nested { call_id, history } => {
-                    stored.sub_agents.insert(call_id, history);
+                Entry::Nested { call_id, history, reason } => {
+                    stored.sub_agents.insert(call_id, (history, reason));
                 }
                 _ => {}
             }
@@ -113,9 +114,10 @@ impl StoredItems {
         self.voided_at.iter().copied().filter(|at| *at < number).max()
     }
 
-    /// Returns the stored history of the sub-agent that a call ran.
-    pub(super) fn sub_agent(&self, call_id: &str) -> Option<&History> {
-        self.sub_agents.get(call_id)
+    /// Returns the stored history of the sub-agent that a call ran, and the reason why its run
+    /// ended, if the run was not cut off.
+    pub(super) fn sub_agent(&self, call_id: &str) -> Option<(&History, Option<EndReason>)> {
+        self.sub_agents.get(call_id).map(|(history, reason)| (history, *reason))
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = &StoredItem> {

@@ -7,12 +7,13 @@ use super::approval_group::approval_group_id;
 use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
 use super::version::Version;
 use crate::agent::Agent;
+use crate::event::EndReason;
 use crate::item::{
     Content, History, Item, ItemKind, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
     has_too_many_values,
 };
 use crate::session::{Entry, SessionState};
-use crate::tool::Tool;
+use crate::tool::{InnerToolNames, Tool};
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::message_id;
 use crate::ui::nested_run::{NestedRun, call_path};
@@ -57,8 +58,10 @@ impl<'a> StoredMessages<'a> {
     ) -> Vec<Value> {
         let mut is_new_turn = true;
         let items = StoredItems::new(entries);
+        let mut inner_names = InnerToolNames::default();
         for stored in items.iter() {
             let StoredItem { number, item, appended } = stored;
+            let executed = inner_names.next_result(item);
             // A regenerated answer starts after the entry that voided the previous answer.
             if let Some(voided) = items.voided_before(*number).filter(|_| !self.is_answering()) {
                 self.begins_at = self.begins_at.max(voided + 1);
@@ -81,11 +84,13 @@ impl<'a> StoredMessages<'a> {
                 }
                 (ItemKind::ToolResult(result), _) => {
                     self.result(result);
-                    if let Some(history) =
-                        items.sub_agent(&result.call_id).filter(|it| it.is_settled())
+                    if let Some((history, reason)) = items.sub_agent(&result.call_id)
+                        && history.is_settled()
                     {
-                        let state = if result.is_error() { "failed" } else { "completed" };
-                        self.sub_agent(&result.call_id, &result.name, state, history);
+                        // A sub-agent may have been called through another tool.
+                        let name = executed.as_deref().map_or(&result.name, |it| &it.name);
+                        let state = sub_agent_state(reason, result.kind);
+                        self.sub_agent(&result.call_id, name, state, history);
                     }
                 }
                 (
@@ -216,6 +221,17 @@ impl<'a> StoredMessages<'a> {
             });
             self.parts().push(json!({ "type": "data-approval", "id": id, "data": data }));
         }
+    }
+}
+
+/// Returns the state of a sub-agent that has ended: the reason why its run ended or, if the run was
+/// cut off or the reason was not stored, the kind of its result.
+fn sub_agent_state(reason: Option<EndReason>, result: ResultKind) -> &'static str {
+    match (reason, result) {
+        (Some(reason), _) => reason.as_str(),
+        (None, ResultKind::Error) => "failed",
+        (None, kind) if kind.is_success() => "completed",
+        (None, kind) => kind.as_str(),
     }
 }
 

@@ -1,15 +1,17 @@
 //! The histories of sub-agents, stored beside the entries of the session.
 
+use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use turnstream::agent::Budget;
+use turnstream::agent::{Budget, Limits};
 use turnstream::event::EndReason;
+use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, restore_history};
-use turnstream::tool::Verdict;
+use turnstream::tool::{Tool, ToolSearch, Verdict};
 use turnstream::ui::ai_sdk::AiSdk;
-use turnstream::{Agent, History, Item, Usage};
+use turnstream::{Agent, History, Item, Toolkit, Usage};
 
-use turnstream_test_support::tools::uncounted_tool;
+use turnstream_test_support::tools::{spec, uncounted_tool};
 
 fn read_call(id: &str) -> Reply {
     Reply::new().call_raw(id, "read", &json!({ "prompt": "Count" }).to_string())
@@ -97,6 +99,79 @@ async fn a_page_that_is_opened_later_shows_the_sub_agent() {
         },
     });
     assert_eq!(*part, expected);
+}
+
+/// The name and state of the sub-agent, as a page that is opened later shows it.
+async fn shown_sub_agent(session: &Session, agent: &Agent) -> (String, String) {
+    let messages = AiSdk::default().load_messages(session, agent).await.unwrap();
+    let parts = messages[1]["parts"].as_array().unwrap();
+    let part = parts.iter().find(|part| part["type"] == "data-agent").unwrap();
+    let text = |name: &str| part["data"][name].as_str().unwrap().to_owned();
+    (text("name"), text("state"))
+}
+
+#[tokio::test]
+async fn a_page_shows_why_a_sub_agent_ended() {
+    let endless = || Scripted::from_fn(|_, _| Reply::new().call("look", json!({})));
+    let reader = |model: Scripted, limits: Limits| {
+        Agent::new(model).with_tool(uncounted_tool("look")).with_limits(limits)
+    };
+    let three_turns = Limits { max_turns: Some(3), ..Limits::default() };
+    for (reader, state) in [
+        (reader(endless(), three_turns), "max_turns"),
+        (reader(endless(), Limits::default()).with_budget(few_calls()), "budget"),
+        (reader(Scripted::new([""; 0]), three_turns), "provider_error"),
+        (reader(Scripted::new(["Two pages."]), three_turns), "completed"),
+    ] {
+        let agent = Agent::new(Scripted::new([read_call("c1"), "Hm.".into()]))
+            .with_tool(reader.as_tool("read", "Reads").unwrap());
+        let session = session().await.with_sub_agent_histories();
+        session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+        assert_eq!(shown_sub_agent(&session, &agent).await, ("read".into(), state.into()));
+        // The reason is stored.
+        let entries = session.entries().await.unwrap();
+        let lines = entries.iter().map(|entry| serde_json::to_string(entry).unwrap());
+        let read = lines.map(|line| serde_json::from_str::<Entry>(&line).unwrap());
+        assert!(read.eq(entries.iter().cloned()));
+    }
+}
+
+fn few_calls() -> Budget {
+    Budget::new().with_tool_calls(1)
+}
+
+#[tokio::test]
+async fn a_page_shows_that_a_sub_agent_was_cut_off() {
+    let hangs = Tool::raw(spec("look"), |_, _| async {
+        std::future::pending::<()>().await;
+        "never"
+    });
+    let reader =
+        Agent::new(Scripted::new([Reply::new().call("look", json!({}))])).with_tool(hangs.unwrap());
+    let agent = Agent::new(Scripted::new([read_call("c1")]))
+        .with_tool(reader.as_tool("read", "Reads").unwrap());
+    let session = session().await.with_sub_agent_histories();
+    let mut run = session.run(&agent, "Go").await.unwrap();
+    while run.next().now_or_never().is_some() {}
+    run.interrupt();
+    run.outcome().await.unwrap();
+    assert_eq!(shown_sub_agent(&session, &agent).await, ("read".into(), "interrupted".into()));
+    let stored = session.sub_agent_history("c1").await.unwrap().unwrap();
+    let result = stored.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.kind, ResultKind::Interrupted, "the open call of the sub-agent has a result");
+}
+
+#[tokio::test]
+async fn a_page_names_a_sub_agent_that_was_found_by_a_search() {
+    let reader = Agent::new(Scripted::new(["Two pages."]));
+    let arguments = json!({ "name": "read", "arguments": { "prompt": "Count" } });
+    let call = Reply::new().call_raw("c1", "call_tool", &arguments.to_string());
+    let toolkit = Toolkit::new([reader.as_tool("read", "Reads").unwrap()]);
+    let agent = Agent::new(Scripted::new([call, "It has two pages.".into()]))
+        .with_toolkit(toolkit.with_search(ToolSearch::new()));
+    let session = session().await.with_sub_agent_histories();
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    assert_eq!(shown_sub_agent(&session, &agent).await, ("read".into(), "completed".into()));
 }
 
 #[tokio::test]

@@ -129,7 +129,7 @@ pub async fn assert_all_completed(store: impl Store + 'static, folder: &Path) {
     assert_eq!(kinds, [ResultKind::Ok; 4]);
     let entries = session.entries().await.unwrap();
     let nested = entries.iter().filter_map(|entry| match entry {
-        Entry::Nested { call_id, history } => Some((&**call_id, history.id())),
+        Entry::Nested { call_id, history, .. } => Some((&**call_id, history.id())),
         _ => None,
     });
     let mut nested: Vec<_> = nested.collect();

@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use serde_json::json;
-use turnstream::event::{AppendReason, RewriteReason};
+use turnstream::event::{AppendReason, EndReason, RewriteReason};
 use turnstream::item::{
     EffectReport, Grant, GrantDuration, GrantScope, GrantTerms, History, Item, ItemFlag,
     MediaSource, Part, PendingCall, ProviderData, RawJson, ResultKind, SideEffect, StopReason,
@@ -60,7 +60,8 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
     let mut entries: Vec<Entry> = others.iter().cloned().map(Entry::Item).collect();
     let history = History::from_items("s/d", first.to_vec());
     entries.push(Entry::Appended { why: AppendReason::Steer, id: "r".into(), count: 2 });
-    entries.push(Entry::Nested { call_id: "d".into(), history });
+    let reason = Some(EndReason::MaxTurns);
+    entries.push(Entry::Nested { call_id: "d".into(), history, reason });
     entries.push(Entry::Rewritten { why: RewriteReason::Compacted, from: 1, to: 3, items });
     entries.push(Entry::Pending {
         calls: vec![
