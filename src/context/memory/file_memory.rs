@@ -1,10 +1,12 @@
 //! A memory in a folder.
 
+use std::collections::HashMap;
 use std::fs;
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use std::process;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, SystemTime};
 
 use futures::future::{BoxFuture, FutureExt};
 use serde_json::json;
@@ -27,6 +29,9 @@ static NEXT_WRITE: AtomicU64 = AtomicU64::new(0);
 const MAX_SEARCHED: usize = 1_000;
 /// The maximum number of bytes that are read from a file, which people may have edited.
 const MAX_FILE_BYTES: u64 = 1024 * 1024;
+/// The time within which two changes of a file may have the same modification time. Some file
+/// systems store it in units of two seconds.
+const TIME_RESOLUTION: Duration = Duration::from_secs(2);
 /// The maximum number of bytes of a note that a search compares with the query.
 const MAX_COMPARED_BYTES: usize = 4 * 1024;
 
@@ -36,7 +41,9 @@ const MAX_COMPARED_BYTES: usize = 4 * 1024;
 /// People may read, edit and delete the files at any time. A file is replaced in one step, so a
 /// crash or another process never sees a part of a note. If two processes write the same note, the
 /// last one wins. A search compares the words of the query with the names and texts of the first
-/// 1,000 notes in alphabetical order.
+/// 1,000 notes in alphabetical order. It lists the folder, and reads only the notes that have
+/// changed since the last search: those whose modification time or length differs, and those that
+/// were modified less than two seconds before they were read.
 ///
 /// The files are read and written on a thread of their own. Dropping a future does not interrupt an
 /// operation that has started. Dropping the last clone blocks the thread for up to 5 seconds, until
@@ -62,13 +69,30 @@ const MAX_COMPARED_BYTES: usize = 4 * 1024;
 pub struct FileMemory(StoreThread<Folder>);
 
 /// The folder that contains the notes.
-struct Folder(PathBuf);
+struct Folder {
+    path: PathBuf,
+    /// The notes that the last search has read, by their names.
+    known: HashMap<String, KnownNote>,
+}
+
+/// A note that was read, and the version of its file.
+struct KnownNote {
+    version: FileVersion,
+    note: MemoryNote,
+}
+
+/// The attributes of a file that change when the file changes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct FileVersion {
+    modified: SystemTime,
+    len: u64,
+}
 
 impl FileMemory {
     /// Opens the memory in a folder. The folder is created when the first note is written; until
     /// then, the memory is empty.
     pub fn new(folder: impl Into<PathBuf>) -> Self {
-        Self(StoreThread::new("memory", Folder(folder.into())))
+        Self(StoreThread::new("memory", Folder { path: folder.into(), known: HashMap::new() }))
     }
 }
 
@@ -96,13 +120,13 @@ impl Memory for FileMemory {
 }
 
 impl Folder {
-    fn path(&self, name: &str, extension: &str) -> PathBuf {
-        self.0.join(name).with_extension(extension)
+    fn file(&self, name: &str, extension: &str) -> PathBuf {
+        self.path.join(name).with_extension(extension)
     }
 
     fn read(&self, name: &str) -> Result<Option<String>, Error> {
         check_name(name)?;
-        let path = self.path(name, EXTENSION);
+        let path = self.file(name, EXTENSION);
         match read_file(&path) {
             Ok(text) => Ok(Some(text)),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -110,9 +134,10 @@ impl Folder {
         }
     }
 
-    fn write(&self, note: &MemoryNote) -> Result<(), Error> {
+    fn write(&mut self, note: &MemoryNote) -> Result<(), Error> {
         note.check()?;
-        let path = self.path(&note.name, EXTENSION);
+        self.known.remove(&note.name);
+        let path = self.file(&note.name, EXTENSION);
         if note.text.is_empty() {
             return match fs::remove_file(&path) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -123,9 +148,9 @@ impl Folder {
         }
         // Each writer has a file of its own.
         let (process, write) = (process::id(), NEXT_WRITE.fetch_add(1, Ordering::Relaxed));
-        let new = self.0.join(format!("{}.{process}-{write}.{TEMPORARY_EXTENSION}", note.name));
+        let new = self.path.join(format!("{}.{process}-{write}.{TEMPORARY_EXTENSION}", note.name));
         let store = || {
-            fs::create_dir_all(&self.0)?;
+            fs::create_dir_all(&self.path)?;
             let mut file = fs::File::create_new(&new)?;
             file.write_all(note.text.as_bytes())?;
             file.sync_all()?;
@@ -137,7 +162,7 @@ impl Folder {
         })
     }
 
-    fn search(&self, query: &str, limit: usize) -> Result<Vec<MemoryNote>, Error> {
+    fn search(&mut self, query: &str, limit: usize) -> Result<Vec<MemoryNote>, Error> {
         let notes = self.notes()?;
         let specs: Vec<ToolSpec> = notes
             .iter()
@@ -151,12 +176,17 @@ impl Folder {
     }
 
     /// Returns the notes in alphabetical order. Files with other names are ignored, and so are
-    /// files that cannot be read, since another process may have removed them.
-    fn notes(&self) -> Result<Vec<MemoryNote>, Error> {
-        let files = match fs::read_dir(&self.0) {
+    /// files that cannot be read, since another process may have removed them. Files that have not
+    /// changed since the last call are not read again.
+    fn notes(&mut self) -> Result<Vec<MemoryNote>, Error> {
+        let mut known = std::mem::take(&mut self.known);
+        let files = match fs::read_dir(&self.path) {
             Ok(files) => files,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
-            Err(error) => return Err(file_error("read", &self.0, error)),
+            Err(error) => {
+                let what = format!("the folder of notes {} could not be read", self.path.display());
+                return Err(Error::new(ErrorKind::Store, what).with_source(error));
+            }
         };
         let mut names: Vec<String> = files
             .filter_map(|file| {
@@ -168,11 +198,37 @@ impl Folder {
             .collect();
         names.sort();
         names.truncate(MAX_SEARCHED);
-        let note = |name: String| {
-            let text = read_file(&self.path(&name, EXTENSION)).ok()?;
-            Some(MemoryNote { name, text })
-        };
-        Ok(names.into_iter().filter_map(note).collect())
+        let mut notes = Vec::with_capacity(names.len());
+        for name in names {
+            let path = self.file(&name, EXTENSION);
+            let version = FileVersion::of(&path);
+            let unchanged = known.remove(&name).filter(|known| Some(known.version) == version);
+            let note = match unchanged {
+                Some(known) => known.note,
+                None => match read_file(&path) {
+                    Ok(text) => MemoryNote { name, text },
+                    Err(_) => continue,
+                },
+            };
+            notes.push(note.clone());
+            if let Some(version) = version.filter(FileVersion::is_final) {
+                self.known.insert(note.name.clone(), KnownNote { version, note });
+            }
+        }
+        Ok(notes)
+    }
+}
+
+impl FileVersion {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = fs::metadata(path).ok()?;
+        Some(Self { modified: metadata.modified().ok()?, len: metadata.len() })
+    }
+
+    /// Returns whether a later version of the file has another modification time. Two changes
+    /// within a short time may have the same one.
+    fn is_final(&self) -> bool {
+        self.modified.elapsed().is_ok_and(|age| age >= TIME_RESOLUTION)
     }
 }
 
