@@ -1,6 +1,18 @@
 //! Loops as textbooks show them, written by hand with the public parts of the crate: the four
 //! pieces of an agent, a state that each iteration replaces, corrective messages, a fallback, and
 //! a fan-out of sub-agents.
+//!
+//! | textbook section | test |
+//! |---|---|
+//! | How to implement an agent loop: the session, `invoke_model`, tool calls, the loop, sub-agents | `four_functions_are_an_agent_whose_tools_may_run_the_same_loop` |
+//! | The state struct pattern | `each_iteration_starts_with_a_new_state_that_counts_turns_and_recoveries` |
+//! | Termination strategies | `a_hand_written_loop_stops_at_its_limits_with_a_history_that_can_be_sent` |
+//! | Recovery: when the model emits garbage | `correctives_cost_a_request_are_recorded_and_a_good_reply_resets_their_count` |
+//! | Error handling within the loop: tombstones after a fallback | `after_a_fallback_the_partial_answer_is_a_tombstone_and_only_it_is_not_sent` |
+//! | Exits are policy: a fan-out with a partial result | `a_sub_agent_that_drains_the_pool_of_a_fan_out_returns_a_result_marked_as_partial` |
+//!
+//! The minimal agent loop with its trace, in which an audited change of a glossary fails its check
+//! and is fixed, is the example `minimal_loop`.
 
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
