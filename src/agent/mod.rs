@@ -39,6 +39,7 @@ pub mod detect;
 pub mod evidence;
 mod grant_predicates;
 mod held_repeat;
+mod helper_reports;
 pub mod hook;
 mod limits;
 mod phase;

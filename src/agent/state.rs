@@ -6,15 +6,18 @@ use std::sync::Arc;
 
 use crate::agent::budget::TargetProgress;
 use crate::agent::evidence::EvidenceLog;
+use crate::agent::helper_reports::{HelperReport, HelperReports};
 use crate::agent::phase::compaction_state::CompactionState;
 use crate::agent::repeat_counter::RepeatCounter;
 use crate::agent::{Decision, NextAction, ResumeVerdicts, prompts};
+use crate::error::Error;
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, StopAction, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
 use crate::request::ToolSpecs;
 use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
 use crate::turn::Turn;
+use crate::usage::Usage;
 
 /// The state of a run between two turns. A state is immutable: each iteration replaces the whole
 /// state. `State` dereferences to [`StateFields`] and is cheap to clone.
@@ -65,6 +68,8 @@ pub struct StateFields {
     pub transition: Option<Transition>,
     /// Information about the end of the run.
     pub(in crate::agent) end: EndState,
+    /// The usage that hooks have reported to the run.
+    pub(in crate::agent) helpers: HelperReports,
 }
 
 /// Counts the requests, turns and calls in a run.
@@ -182,6 +187,7 @@ impl State {
             follow_up_due: false,
             transition: None,
             end: EndState::default(),
+            helpers: HelperReports::default(),
         }))
     }
 
@@ -189,6 +195,58 @@ impl State {
     pub fn update(mut self, change: impl FnOnce(&mut StateFields)) -> Self {
         change(Arc::make_mut(&mut self.0));
         self
+    }
+
+    /// Reports the tokens that a request of a hook has used, so that the run counts them. A hook
+    /// that asks a model, such as a judge of the answer, calls this method once for each request,
+    /// also for one that failed after it used tokens.
+    ///
+    /// `purpose` is a short name for the request, and `model` is the name of the model that
+    /// answered, if it is known. The run reports the usage as a
+    /// [`HelperUsage`](Event::HelperUsage) event before its next request or at its end, and adds
+    /// it to its [usage](crate::Outcome::usage), cost and budgets. All hooks and all clones of the
+    /// state report to the same run. Reports are ignored if they are empty or come after the last
+    /// [`before_stop`](crate::agent::hook::Hook::before_stop) hook has returned, and in a state
+    /// that was created with [`new`](Self::new).
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use turnstream::agent::hook::{self, StopDecision};
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::{Agent, History, Item, Request, TurnStreamExt, Usage};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let used = Usage { input_tokens: 50, output_tokens: 1, ..Usage::default() };
+    /// let judge = Arc::new(Scripted::new([Reply::text("yes").usage(used)]));
+    /// let polite = hook::before_stop(move |state, turn| {
+    ///     let judge = Arc::clone(&judge);
+    ///     async move {
+    ///         let question = format!("Is this text polite? {}", turn.text());
+    ///         let request = Request::new(History::from_items("judge", [Item::user(question)]));
+    ///         let verdict = judge.stream_turn(request).into_turn().await?;
+    ///         state.report_helper("judge", verdict.model(), verdict.usage());
+    ///         Ok(match verdict.text().as_ref() {
+    ///             "yes" => StopDecision::Allow,
+    ///             _ => StopDecision::Continue("Please be polite.".into()),
+    ///         })
+    ///     }
+    /// });
+    /// let agent = Agent::new(Scripted::new(["Good morning!"])).with_hook(polite);
+    /// let outcome = agent.run("Greet me").outcome().await;
+    /// assert_eq!(outcome.text, "Good morning!");
+    /// assert!(outcome.usage.input_tokens >= 50);
+    /// # }
+    /// ```
+    pub fn report_helper(&self, purpose: &str, model: Option<&str>, usage: Usage) {
+        let (purpose, model) = (purpose.to_owned(), model.map(str::to_owned));
+        self.helpers.push(HelperReport { purpose, model, usage });
+    }
+
+    /// Reports an error of a hook that prepares a request, without ending the run.
+    pub(in crate::agent) fn report_failure(&self, error: Error) {
+        self.helpers.push_failure(error);
     }
 
     /// Returns the state after the calls in a turn have been answered. `turn` is `None` if the

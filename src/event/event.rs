@@ -70,6 +70,17 @@ pub enum Event {
         /// The sub-agent's event.
         event: Box<Event>,
     },
+    /// A hook has sent a request of its own, and has
+    /// [reported](crate::agent::State::report_helper) the tokens that the request used. These
+    /// tokens count towards the run's usage.
+    HelperUsage {
+        /// The purpose of the request, as named by the hook.
+        purpose: String,
+        /// The name of the model that answered, if it is known.
+        model: Option<String>,
+        /// The tokens that the request used.
+        usage: Box<Usage>,
+    },
     /// The run continues with another request.
     Continued {
         /// The reason why the run continues.

@@ -33,6 +33,12 @@ enum EventRef<'a> {
         name: &'a str,
         event: &'a Event,
     },
+    HelperUsage {
+        purpose: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
+        usage: Usage,
+    },
     Continued {
         reason: Transition,
     },
@@ -77,6 +83,12 @@ enum EventOwned {
         name: String,
         event: Box<Event>,
     },
+    HelperUsage {
+        purpose: String,
+        #[serde(default)]
+        model: Option<String>,
+        usage: Box<Usage>,
+    },
     Continued {
         reason: Transition,
     },
@@ -99,6 +111,9 @@ impl From<EventOwned> for Event {
             // be serialized again.
             EventOwned::Nested { event, .. } if *event == Self::Unknown => Self::Unknown,
             EventOwned::Nested { call_id, name, event } => Self::Nested { call_id, name, event },
+            EventOwned::HelperUsage { purpose, model, usage } => {
+                Self::HelperUsage { purpose, model, usage }
+            }
             EventOwned::Continued { reason } => Self::Continued { reason },
             EventOwned::Finished { outcome } => Self::Finished(outcome),
         }
@@ -122,6 +137,9 @@ impl Serialize for Event {
                 EventRef::TurnStarted { turn: *turn, model, transition: *transition }
             }
             Self::Nested { call_id, name, event } => EventRef::Nested { call_id, name, event },
+            Self::HelperUsage { purpose, model, usage } => {
+                EventRef::HelperUsage { purpose, model: model.as_deref(), usage: **usage }
+            }
             Self::Continued { reason } => EventRef::Continued { reason: *reason },
             Self::Finished(outcome) => EventRef::Finished { outcome },
         };
@@ -157,9 +175,8 @@ impl<'de> Deserialize<'de> for Event {
             | "tool_output" | "grant_added" | "grant_revoked" => {
                 json.deserialize_as().map(Self::Tool)
             }
-            "appended" | "rewritten" | "turn_started" | "nested" | "continued" | "finished" => {
-                json.deserialize_as::<EventOwned>().map(Self::from)
-            }
+            "appended" | "rewritten" | "turn_started" | "nested" | "helper_usage" | "continued"
+            | "finished" => json.deserialize_as::<EventOwned>().map(Self::from),
             _ => Ok(Self::Unknown),
         }
         .map_err(D::Error::custom)

@@ -111,6 +111,12 @@ impl fmt::Display for Transition {
     }
 }
 
+impl fmt::Display for RewriteReason {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.serialize(f)
+    }
+}
+
 impl fmt::Display for AppendReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.serialize(f)

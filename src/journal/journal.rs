@@ -350,6 +350,7 @@ fn is_ignored_event(event: &Event) -> bool {
         | Event::TurnStarted { .. }
         | Event::Turn(_)
         | Event::Tool(_)
+        | Event::HelperUsage { .. }
         | Event::Continued { .. }
         | Event::Finished(_) => false,
     }

@@ -35,7 +35,7 @@ pub(super) struct RunFold {
     /// The evidence from tool results in the history, including results that have since been
     /// rewritten.
     evidence: Vec<RawJson>,
-    /// The tokens used by completed turns, retracted attempts and compactions.
+    /// The tokens used by completed turns, retracted attempts, compactions and hooks.
     usage: Usage,
     ended_runs: EndedRuns,
     /// Whether a turn was cut off, and its output became part of the history.
@@ -180,6 +180,7 @@ impl RunFold {
                     self.open_calls.retain(|call| open.contains(call.id()));
                 }
             }
+            Event::HelperUsage { usage, .. } => self.usage += **usage,
             Event::TurnStarted { transition, .. } => {
                 self.flush_open_turn();
                 self.request_count += 1;
@@ -472,6 +473,7 @@ fn phase_started_by(event: &Event) -> Option<InterruptedPhase> {
         | Event::Nested { .. }
         | Event::Appended { .. }
         | Event::Rewritten { .. }
+        | Event::HelperUsage { .. }
         | Event::Continued { .. }
         | Event::Finished(_)
         | Event::Unknown => None,

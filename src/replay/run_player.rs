@@ -149,13 +149,14 @@ impl RunPlayer {
     }
 
     /// Returns the next event, if it is a rewrite that replaces items with tombstones, or reports
-    /// that a grant was revoked.
+    /// that a grant was revoked or that a hook's request used tokens.
     fn next_owner_change(&self) -> Option<Event> {
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
         matches!(
             next,
             Event::Rewritten { why: RewriteReason::Tombstoned, .. }
                 | Event::Tool(ToolEvent::GrantRevoked { .. })
+                | Event::HelperUsage { .. }
         )
         .then(|| next.clone())
     }

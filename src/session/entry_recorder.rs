@@ -158,6 +158,7 @@ impl EntryRecorder {
                 | ToolEvent::GrantAdded { .. }
                 | ToolEvent::GrantRevoked { .. },
             )
+            | Event::HelperUsage { .. }
             | Event::Continued { .. }
             | Event::Unknown => {}
         }

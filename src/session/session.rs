@@ -270,7 +270,7 @@ impl Session {
     /// turns that were replaced by a summary or turned into tombstones.
     ///
     /// The record contains the usage of complete turns only. Retracted attempts, requests for
-    /// summaries and the runs of sub-agents are not included.
+    /// summaries, requests of hooks and the runs of sub-agents are not included.
     /// [`Budget::with_earlier_usage`](crate::agent::Budget::with_earlier_usage) makes a token limit
     /// hold for the whole session.
     ///

@@ -36,6 +36,7 @@ impl Activity {
             Event::TurnStarted { .. } | Event::Finished(_) => self.open_calls.clear(),
             Event::Appended { .. }
             | Event::Rewritten { .. }
+            | Event::HelperUsage { .. }
             | Event::Continued { .. }
             | Event::Turn(_)
             | Event::Tool(

@@ -4,7 +4,7 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-use crate::event::{RewriteReason, StopAction};
+use crate::event::StopAction;
 use crate::item::{Evidence, RawJson, SideEffect};
 use crate::tool::Rationale;
 use crate::trace::{NormalizedError, RemainingBudget, StepTime, ToolExit};
@@ -101,11 +101,14 @@ pub enum TraceAction {
         #[serde(default, skip_serializing_if = "String::is_empty")]
         turn_stopped: String,
     },
-    /// A request that the run sent for its own purposes, for example to summarize the history. The
-    /// model of such a request is unknown to the trace.
+    /// A request that is not a turn of the run: a request of the run itself, for example to
+    /// summarize the history, or a request that a hook has
+    /// [reported](crate::agent::State::report_helper). The model of a summary is unknown to the
+    /// trace.
     Helper {
-        /// The purpose of the request.
-        purpose: RewriteReason,
+        /// The purpose of the request: `compacted` for a summary, or else the name that the hook
+        /// gave.
+        purpose: String,
         /// The tokens that the request used, including those of discarded attempts.
         usage: Usage,
     },

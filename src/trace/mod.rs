@@ -6,6 +6,7 @@
 //! them back. See the [guide](crate::guide::trace).
 
 mod event;
+mod iteration_span;
 mod read_jsonl;
 mod remaining_budget;
 mod run_inputs;
@@ -19,6 +20,7 @@ mod trace_writers;
 mod with_tracing;
 
 pub use event::{TraceAction, TraceEvent, TraceResult};
+pub use iteration_span::IterationSpan;
 pub use read_jsonl::read_jsonl;
 pub use remaining_budget::RemainingBudget;
 pub use run_inputs::RunInputs;

@@ -14,7 +14,7 @@ use crate::lock::lock_ignoring_poison;
 use crate::trace::step_time::Moment;
 use crate::trace::trace_fold::TraceFold;
 use crate::trace::trace_writers::TraceWriters;
-use crate::trace::{RemainingBudget, TraceEvent};
+use crate::trace::{IterationSpan, RemainingBudget, TraceEvent};
 use crate::usage::Prices;
 
 /// Collects the steps in a run. Clones of a `Trace` share the same steps.
@@ -179,6 +179,31 @@ impl Trace {
     /// Returns the steps recorded so far.
     pub fn events(&self) -> Vec<TraceEvent> {
         self.lock_state().steps.clone()
+    }
+
+    /// Returns the iterations that have ended, with the times at which they began and ended if the
+    /// trace [has a clock](Self::with_clock). The last iteration of a run that was dropped is not
+    /// included.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::env::SystemClock;
+    /// use turnstream::provider::{Reply, Scripted};
+    /// use turnstream::{Agent, EventStreamExt};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let model = Scripted::new([Reply::new().call("look", serde_json::json!({})), "Done.".into()]);
+    /// let agent = Agent::new(model);
+    /// let trace = agent.new_trace().with_clock(SystemClock);
+    /// agent.run("Look").trace_to(&trace).for_each(|_| async {}).await;
+    /// let [first, second] = &trace.iterations()[..] else { panic!() };
+    /// assert_eq!((first.turn, second.turn), (1, 2));
+    /// assert_eq!(first.time.unwrap().ended_at_ms, second.time.unwrap().began_at_ms);
+    /// # }
+    /// ```
+    pub fn iterations(&self) -> Vec<IterationSpan> {
+        self.lock_state().fold.iterations.clone()
     }
 
     /// Returns the last recorded step, if any.

@@ -2,15 +2,16 @@
 
 use std::time::SystemTime;
 
-use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent};
+use crate::event::{AppendReason, EndReason, Event, Outcome, ToolEvent, Transition};
 use crate::item::{
     History, Item, OpenCalls, RawJson, SideEffect, ToolCall, ToolResult, nesting_depth,
 };
 use crate::tool::{Rationale, unwrapped_call};
+use crate::trace::iteration_span::OpenIteration;
 use crate::trace::remaining_budget::{RemainingBudget, UsedBudget};
 use crate::trace::step_time::Moment;
 use crate::trace::tool_exit::{exit_of_result, normalize_error, to_single_line};
-use crate::trace::{TraceAction, TraceEvent, TraceResult};
+use crate::trace::{IterationSpan, TraceAction, TraceEvent, TraceResult};
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::{PricedRequest, Prices, Usage};
 
@@ -29,6 +30,8 @@ pub(super) struct TraceFold {
     parent_calls: Vec<String>,
     /// The number of the most recent step.
     last_step_number: u32,
+    /// The iterations that have ended, including those of sub-agents.
+    pub(super) iterations: Vec<IterationSpan>,
     run: RunTrace,
 }
 
@@ -37,6 +40,8 @@ pub(super) struct TraceFold {
 struct RunTrace {
     /// The moment of the run's first event.
     began: Option<Moment>,
+    /// The iteration of the loop that has not ended.
+    iteration: Option<OpenIteration>,
     /// The moment of the latest request.
     turn_began: Option<Moment>,
     turn_number: u32,
@@ -106,9 +111,11 @@ impl TraceFold {
             self.reset_run();
         }
         self.run.began.get_or_insert(now);
+        self.run.iteration.get_or_insert(OpenIteration::new(now));
         match event {
             Event::TurnStarted { turn, model, .. } => {
                 self.emit_message_step(now, steps);
+                self.observe_request(*turn, now);
                 self.run.turn_began = Some(now);
                 self.run.turn_number = *turn;
                 self.run.model.clone_from(model);
@@ -120,16 +127,15 @@ impl TraceFold {
                 self.observe_turn(turn, now);
             }
             Event::Turn(TurnEvent::Retracted { usage, .. }) => {
-                self.add_usage(**usage, now);
+                self.add_usage(**usage, None, now);
             }
             Event::Rewritten { why, usage, .. } => {
-                self.add_usage(**usage, now);
                 if **usage != Usage::default() {
-                    let action = TraceAction::Helper { purpose: *why, usage: **usage };
-                    let (turn, result) = (self.run.turn_number, TraceResult::default());
-                    let step = self.new_step(turn, String::new(), action, result, (None, now));
-                    steps.push(step);
+                    steps.push(self.helper_step(why.to_string(), None, **usage, now));
                 }
+            }
+            Event::HelperUsage { purpose, model, usage } => {
+                steps.push(self.helper_step(purpose.clone(), model.as_deref(), **usage, now));
             }
             // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })
@@ -150,7 +156,12 @@ impl TraceFold {
             Event::Tool(ToolEvent::Suspended { call_id, nested, .. }) => {
                 self.run.suspended_histories.push((call_id.clone(), (**nested).clone()));
             }
-            Event::Turn(_) | Event::Continued { .. } => self.emit_message_step(now, steps),
+            Event::Continued { reason } => {
+                self.emit_message_step(now, steps);
+                self.end_iteration(now, Some(*reason));
+                self.run.iteration = Some(OpenIteration::new(now));
+            }
+            Event::Turn(_) => self.emit_message_step(now, steps),
             Event::Tool(ToolEvent::Output(result)) => {
                 let step = self.result_step(result, now);
                 steps.push(step);
@@ -171,6 +182,7 @@ impl TraceFold {
             Event::Finished(outcome) => {
                 let step = self.stop_step(outcome, now);
                 steps.push(step);
+                self.end_iteration(now, None);
                 // A later run may answer the pending calls.
                 let RunTrace { open_calls: open, suspended_histories: suspended, .. } =
                     std::mem::take(&mut self.run);
@@ -185,11 +197,27 @@ impl TraceFold {
         }
     }
 
-    /// Adds the usage of an attempt that did not become a turn, or of a compaction.
-    fn add_usage(&mut self, usage: Usage, now: Moment) {
-        let request = PricedRequest::new(&self.run.model, usage, sent_at(now));
+    /// Adds the usage of an attempt that did not become a turn, or of another request. If the price
+    /// of its model is unknown, the usage is priced as a turn.
+    fn add_usage(&mut self, usage: Usage, model: Option<&str>, now: Moment) {
+        let model = model.filter(|model| self.prices.find(model).is_some());
+        let request = PricedRequest::new(model.unwrap_or(&self.run.model), usage, sent_at(now));
         let cost = self.prices.cost(&request);
         self.run.used_budget.add(usage, cost.map_or(0, |cost| cost.micros));
+    }
+
+    /// Creates the step for a request that is not a turn of the run.
+    fn helper_step(
+        &mut self,
+        purpose: String,
+        model: Option<&str>,
+        usage: Usage,
+        now: Moment,
+    ) -> TraceEvent {
+        self.add_usage(usage, model, now);
+        let action = TraceAction::Helper { purpose, usage };
+        let model = model.unwrap_or_default().to_owned();
+        self.new_step(self.run.turn_number, model, action, TraceResult::default(), (None, now))
     }
 
     /// Resets the state at the start of a run and drops the state of an unfinished previous run.
@@ -212,7 +240,10 @@ impl TraceFold {
             run.turn_number += 1;
             run.used_budget.requests += 1;
             run.model.clear();
+            let turn_number = run.turn_number;
+            self.observe_request(turn_number, now);
         }
+        let run = &mut self.run;
         let model = turn.model().unwrap_or(&run.model).to_owned();
         let priced = if self.prices.find(&model).is_some() { &model } else { &run.model };
         run.used_budget.add(turn.usage(), price_request(&self.prices, turn, priced, now));
@@ -234,6 +265,21 @@ impl TraceFold {
             grant_id: None,
         };
         run.open_calls.extend(turn.tool_calls().map(open));
+    }
+
+    /// Records the request of the current iteration. A hand-written loop does not report that it
+    /// continues, so a second request begins the next iteration.
+    fn observe_request(&mut self, turn: u32, now: Moment) {
+        if self.run.iteration.is_some_and(|iteration| iteration.turn != 0) {
+            self.end_iteration(now, None);
+        }
+        self.run.iteration.get_or_insert(OpenIteration::new(now)).turn = turn;
+    }
+
+    fn end_iteration(&mut self, now: Moment, continued: Option<Transition>) {
+        if let Some(iteration) = self.run.iteration.take() {
+            self.iterations.push(iteration.end(now, &self.parent_calls, continued));
+        }
     }
 
     /// Emits the step for a turn that contains no calls, once it is known that the turn is not the
@@ -331,6 +377,7 @@ impl TraceFold {
         if let Some((_, child)) = children.get_mut(at) {
             // The trace does not know the budgets of a sub-agent.
             child.observe(event, now, steps);
+            self.iterations.append(&mut child.iterations);
         }
     }
 

@@ -125,6 +125,14 @@ impl RunLog {
             Event::Tool(ToolEvent::Nested { call_id, name, event })
             | Event::Nested { call_id, name, event } => self.on_nested(call_id, name, event),
             Event::Tool(event) => self.on_tool_event(event),
+            Event::HelperUsage { purpose, model, usage } => info!(
+                parent: &self.span,
+                purpose,
+                gen_ai.response.model = model.as_deref(),
+                gen_ai.usage.input_tokens = usage.input_tokens,
+                gen_ai.usage.output_tokens = usage.output_tokens,
+                "a hook has sent a request",
+            ),
             Event::Continued { reason } => {
                 debug!(parent: &self.span, ?reason, "the run continues");
                 self.chat = None;

@@ -73,8 +73,8 @@ pub enum EffectKind {
     HookMessages,
     /// A recorded value: input that the run's owner sent for the next request.
     DeliveredInput,
-    /// A recorded value: items that the run's owner marked as tombstones, or a grant that the owner
-    /// revoked.
+    /// A recorded value: items that the run's owner marked as tombstones, a grant that the owner
+    /// revoked, or usage that a hook has reported.
     Tombstones,
     /// A recorded value: the effect reports and known results of tool calls that were dropped.
     DroppedCalls,

@@ -30,6 +30,7 @@
 //! | `run_data` | data that a program passes to the tools of one run |
 //! | `detectors` | failure modes of a run, each next to a similar run without it |
 //! | `stop_action` | a model ends its run with a typed action |
+//! | `helper_usage` | the usage of requests that hooks send |
 //! | `held_repeats` | calls that repeat a call with an unknown result |
 //! | `memory` | notes that outlive a session |
 //! | `mailbox` | messages between the agents of a run |
@@ -61,6 +62,7 @@ mod evidence;
 mod failed_runs;
 mod grants;
 mod held_repeats;
+mod helper_usage;
 mod interrupt_reasons;
 mod large_turns;
 mod long_polls;

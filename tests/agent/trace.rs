@@ -8,9 +8,10 @@ use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::agent::Budget;
 use turnstream::agent::evidence::RequireEvidence;
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::context::{Summarizer, Window};
 use turnstream::env::Clock;
-use turnstream::event::{EndReason, RewriteReason, ToolEvent};
+use turnstream::event::{EndReason, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{Evidence, ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
@@ -72,7 +73,7 @@ fn step_summaries(steps: &[TraceEvent]) -> Vec<String> {
             format!("{tool} {}", exit.as_str().unwrap())
         }
         TraceAction::Say { text, .. } => format!("say {text}"),
-        TraceAction::Helper { purpose, .. } => format!("helper {purpose:?}"),
+        TraceAction::Helper { purpose, .. } => format!("helper {purpose}"),
         TraceAction::Stop { stop_reason, .. } => format!("stop {stop_reason}"),
         other => panic!("{other:?}"),
     };
@@ -611,7 +612,8 @@ async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
     };
     trace.observe(&rewritten(usage(300)));
     let step = trace.last_event().unwrap();
-    assert_eq!(step.action, TraceAction::Helper { purpose: why, usage: usage(300) });
+    let purpose = "compacted".to_owned();
+    assert_eq!(step.action, TraceAction::Helper { purpose, usage: usage(300) });
     let json = serde_json::to_value(&step.action).unwrap();
     assert_eq!((&json["type"], &json["purpose"]), (&json!("helper"), &json!("compacted")));
     // A rewrite without a request is not a step.
@@ -729,6 +731,74 @@ async fn each_step_has_the_times_of_its_own_work() {
         "stop pending: 1007 + 6000",
     ];
     assert_eq!(times, expected);
+    // The run has one iteration, and so has the sub-agent within it.
+    assert_eq!(iteration_times(&trace), ["1: 1008 + 1000", "1: 1007 + 6000"]);
+    let within = trace.iterations().into_iter().map(|iteration| iteration.within.len());
+    assert_eq!(within.collect::<Vec<_>>(), [1, 0]);
+}
+
+/// The turn, the second of the beginning, and the duration of each iteration.
+fn iteration_times(trace: &Trace) -> Vec<String> {
+    let iterations = trace.iterations().into_iter();
+    iterations
+        .map(|iteration| {
+            let time = iteration.time.unwrap();
+            assert_eq!(time.ended_at_ms - time.began_at_ms, time.duration_ms);
+            format!("{}: {} + {}", iteration.turn, time.began_at_ms / 1000, time.duration_ms)
+        })
+        .collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn each_iteration_is_a_span_from_the_end_of_the_previous_one_to_its_own() {
+    let wait = Duration::from_secs(1);
+    let slow = Tool::raw(spec("slow"), |_, _| async {
+        tokio::time::sleep(Duration::from_secs(4)).await;
+        "done"
+    });
+    let broken = Reply::text("Cut").delay(wait).disconnect();
+    let call = Reply::new().delay(wait).call("slow", json!({}));
+    let agent = Agent::new(Scripted::new([call, broken, Reply::text("Hm."), Reply::text("Done.")]))
+        .with_tool(slow.unwrap())
+        .with_hook(hook::before_stop(|_, turn| async move {
+            tokio::time::sleep(Duration::from_secs(2)).await;
+            match turn.text().as_str() {
+                "Hm." => StopDecision::Continue("Go on.".into()),
+                _ => StopDecision::Allow,
+            }
+        }));
+    let trace = agent.new_trace().with_clock(RuntimeClock(tokio::time::Instant::now()));
+    agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
+    // A request and a call; a request that breaks off; two answers with stop hooks after them.
+    let expected = ["1: 1000 + 5000", "2: 1005 + 1000", "3: 1006 + 2000", "4: 1008 + 2000"];
+    assert_eq!(iteration_times(&trace), expected);
+    let continued = trace.iterations().into_iter().map(|iteration| iteration.continued);
+    let expected = [
+        Some(Transition::NextTurn),
+        Some(Transition::Retry),
+        Some(Transition::StopHookBlocking),
+        None,
+    ];
+    assert_eq!(continued.collect::<Vec<_>>(), expected);
+    let first = serde_json::to_value(&trace.iterations()[0]).unwrap();
+    assert_eq!((&first["turn"], &first["continued"]), (&json!(1), &json!("next_turn")));
+    assert_eq!(first["time"]["duration_ms"], 5000);
+
+    // A hand-written loop reports turns, but not that it continues.
+    let written = Trace::new();
+    let turn = agent_turn(&Agent::new(Scripted::new(["Hi."]))).await;
+    for _ in 0..2 {
+        written.observe(&turn);
+    }
+    let turns: Vec<_> = written.iterations().into_iter().map(|it| (it.turn, it.time)).collect();
+    assert_eq!(turns, [(1, None)], "the second iteration has not ended");
+}
+
+/// A complete turn, as an event.
+async fn agent_turn(agent: &Agent) -> Event {
+    let is_complete = |event: &Event| event.turn_complete().is_some();
+    let events = collect_rest(&mut agent.run("go")).await;
+    events.into_iter().find(is_complete).unwrap()
 }
 
 #[tokio::test]

@@ -28,10 +28,20 @@ use turnstream::tool::{
 use turnstream::world::{
     Effect, EffectKey, EffectKind, EffectValue, SavedTurn, SendRequest, World,
 };
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent, Usage};
 
 use turnstream_test_support::cases;
 use turnstream_test_support::tools::spec;
+
+/// The usage of each request of a hook.
+const JUDGE_USAGE: Usage = Usage {
+    input_tokens: 5,
+    output_tokens: 0,
+    cache_read_input_tokens: 0,
+    cache_write_input_tokens: 0,
+    reasoning_tokens: 0,
+    cache_write_1h_input_tokens: 0,
+};
 
 /// The values that an engine stores across all attempts, as JSON.
 #[derive(Default)]
@@ -444,9 +454,15 @@ impl Scenario {
             agent = agent
                 .with_hook(hook::prepare_request(|state, mut request| {
                     request.system.volatile = format!("Request {}.", state.counts.model_calls);
+                    state.report_helper("router", None, JUDGE_USAGE);
                     async move { request }
                 }))
+                .with_hook(hook::should_stop(|state| {
+                    state.report_helper("observer", None, JUDGE_USAGE);
+                    async { false }
+                }))
                 .with_hook(hook::before_stop(|state, _| {
+                    state.report_helper("judge", None, JUDGE_USAGE);
                     let said = match state.streaks.idle_turns {
                         0 => StopDecision::Continue("Look again.".into()),
                         _ => StopDecision::Allow,

@@ -420,11 +420,13 @@ fn with_hooks(
     }
     if scenario.objects {
         let (dice, deeds) = given();
-        agent = agent.with_hook(hook::before_stop(move |_, _| {
+        agent = agent.with_hook(hook::before_stop(move |state, _| {
             let (dice, deeds) = (Arc::clone(&dice), Arc::clone(&deeds));
             async move {
                 deeds.hooks.fetch_add(1, Ordering::Relaxed);
                 pause(&dice).await;
+                let usage = Usage { input_tokens: 3, ..Usage::default() };
+                state.report_helper("judge", None, usage);
                 match dice.one_in(3) {
                     true => StopDecision::Continue("Not yet.".into()),
                     false => StopDecision::Allow,

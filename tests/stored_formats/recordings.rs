@@ -60,6 +60,8 @@ fn agent_with_hooks() -> Agent {
                 true => StopDecision::Continue("Look again.".into()),
                 false => StopDecision::EndRun("That is enough.".into()),
             };
+            let usage = Usage { input_tokens: 7, ..Usage::default() };
+            state.report_helper("judge", Some("small"), usage);
             async move { end }
         }))
 }
@@ -263,6 +265,7 @@ fn the_stored_recordings_contain_every_kind_of_line() {
     for kind in ["run", "event", "request", "value", "turn_failed", "loop_ended"] {
         assert!(text.contains(&format!(r#"{{"type":"{kind}","run":"#)), "{kind}");
     }
+    assert!(text.contains(r#""event":{"type":"helper_usage","purpose":"judge","#));
     for kind in [
         "facts",
         "prepared_request",

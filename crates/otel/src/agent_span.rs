@@ -143,6 +143,12 @@ impl AgentSpan {
             Event::Rewritten { why, from, to, items, usage } => {
                 self.on_rewritten(*why, to - from, items.len(), **usage);
             }
+            Event::HelperUsage { purpose, model, usage } => {
+                let now = self.settings.clock.now();
+                let model = model.as_deref().unwrap_or_default();
+                self.record_helper(purpose.clone(), model, **usage, true, now);
+                self.last_event_at = now;
+            }
             Event::Continued { reason } => self.on_continued(*reason),
             _ => self.last_event_at = self.settings.clock.now(),
         }
@@ -298,7 +304,7 @@ impl AgentSpan {
         let now = self.settings.clock.now();
         let is_rewrite = replaced > 0 || by > 0;
         if usage != Usage::default() {
-            self.record_compaction(usage, is_rewrite, now);
+            self.record_helper(value::COMPACTION.to_owned(), "", usage, is_rewrite, now);
         }
         if is_rewrite {
             let name = match why {
@@ -316,14 +322,20 @@ impl AgentSpan {
         self.last_event_at = now;
     }
 
-    /// Records the requests of a compaction as a single span, since the events contain only the sum
-    /// of their usage. The compaction began after the previous event.
-    fn record_compaction(&mut self, usage: Usage, succeeded: bool, now: SystemTime) {
-        let mut attributes =
-            vec![KeyValue::new(attribute::own::REQUEST_PURPOSE, value::COMPACTION)];
+    /// Records the requests of a compaction or of a hook as a single span, since the events contain
+    /// only the sum of their usage. The requests were sent after the previous event.
+    fn record_helper(
+        &mut self,
+        purpose: String,
+        model: &str,
+        usage: Usage,
+        succeeded: bool,
+        now: SystemTime,
+    ) {
+        let mut attributes = vec![KeyValue::new(attribute::own::REQUEST_PURPOSE, purpose)];
         attributes.extend(self.request_attributes.iter().cloned());
         let at = self.last_event_at;
-        let start = ChatStart { parent: self.span.context(), model: "", attributes, at };
+        let start = ChatStart { parent: self.span.context(), model, attributes, at };
         let mut chat = ChatSpan::start(&self.settings, start);
         chat.set_usage(usage);
         self.totals.add_request(usage);

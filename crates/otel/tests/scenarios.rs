@@ -5,6 +5,7 @@ use std::time::{Duration, SystemTime};
 use futures::stream::{BoxStream, StreamExt, unfold};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{Budget, Limits, Run};
 use turnstream::context::{Summarizer, Window};
 use turnstream::env::Clock;
@@ -357,6 +358,20 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
   execute_tool look
   chat
   chat m
+",
+    },
+    Scenario {
+        name: "a hook that asks a model",
+        start: |telemetry| {
+            let judged = hook::before_stop(|state, _| async move {
+                state.report_helper("judge", Some("small"), usage(70, 1));
+                StopDecision::Allow
+            });
+            run_of(&agent(model([answer("Done.")])).with_hook(judged), telemetry)
+        },
+        trees: "invoke_agent main
+  chat m
+  chat small
 ",
     },
     Scenario {

@@ -169,6 +169,14 @@ async fn a_compaction_is_a_request_with_a_purpose_and_marks_later_requests() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn the_request_of_a_hook_is_a_request_with_the_purpose_that_the_hook_gave() {
+    let recorder = run("a hook that asks a model").await;
+    let judge = recorder.span("chat small");
+    assert_eq!(judge.text("turnstream.request.purpose").as_deref(), Some("judge"));
+    assert_eq!(judge.number("gen_ai.usage.input_tokens"), 70);
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_tools_report_is_counted_in_its_span() {
     let recorder = run("a budget").await;
     let look = recorder.span("execute_tool look");

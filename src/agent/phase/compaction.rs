@@ -18,7 +18,7 @@ use crate::event::{Event, RewriteReason};
 use crate::item::History;
 use crate::request::{Request, ToolSpecs};
 use crate::tool::Toolkit;
-use crate::usage::{CostGap, CostGapKind, Usage};
+use crate::usage::Usage;
 use crate::world::EffectKind;
 
 const COMPACTOR_NAME: &str = "the compactor";
@@ -287,51 +287,18 @@ fn compaction_event(
     match made {
         Ok(compaction) => {
             let Compaction { from, to, items, usage, model } = compaction?;
-            charge_compaction(run, state, usage, model.as_deref());
+            run.charge_helper(state, usage, model.as_deref());
             Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
         }
         Err(error) => {
             run.hooks().on_failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
-            charge_compaction(run, state, usage, None);
+            run.charge_helper(state, usage, None);
             let paid = usage != Usage::default();
             let usage = usage.into();
             paid.then_some(Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
         }
     }
-}
-
-/// Charges the tokens that a compaction used as one request, at the price of the compactor's model
-/// or, if that price is unknown, at the price of the agent's model. If both prices are unknown, the
-/// price of the last request is used if there is a cost limit, and the cost becomes unknown
-/// otherwise.
-fn charge_compaction(run: &RunShared, state: &State, usage: Usage, model: Option<&str>) {
-    if usage == Usage::default() {
-        return;
-    }
-    let budget = &run.settings.limits.budget;
-    if !budget.has_prices() {
-        return;
-    }
-    // The usage so far belongs to the previous request.
-    run.budget_usage(state);
-    let sent_at = run.request_time();
-    let model: Option<Arc<str>> = model.map(Arc::from);
-    let account = &run.control().usage;
-    let requested = budget.rate(&Arc::from(run.provider(state).model()), sent_at);
-    let used = model.as_ref().map(|model| budget.rate(model, sent_at));
-    if let Some(used) = &used
-        && used.is_known()
-    {
-        return account.begin_request(used.clone());
-    }
-    match requested.is_known() {
-        true => account.begin_request(requested),
-        false if budget.requires_prices() => account.close_request(),
-        false => account.begin_request(used.unwrap_or(requested)),
-    }
-    let gap = |model: &Arc<str>| CostGap::new(CostGapKind::PricedAsRequested, &**model);
-    account.add_gap(|rate| model.as_ref().filter(|_| rate.is_known()).map(gap));
 }
 
 fn unusable_compaction_error(what: &str) -> Error {

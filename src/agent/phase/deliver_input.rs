@@ -1,6 +1,7 @@
 //! Applies pending changes to the history before a request is sent.
 
 use crate::agent::State;
+use crate::agent::helper_reports::HelperReport;
 use crate::agent::phase::refused_reasoning::reasoning_removal;
 use crate::agent::run::checked_input::describe_unsupported_parts;
 use crate::agent::run::control::{DeliveryPoint, RunGrants};
@@ -35,13 +36,17 @@ pub(in crate::agent) fn deliver_next_input(
     }
     let notes = run.effects.draw(EffectKind::HookMessages, || run.control().observers.take_notes());
     if notes.is_empty()
-        && let Some(voided) =
+        && let Some(change) =
             next_owner_change(run, RunGrants::take_revoked, |queue| queue.next(&history))
     {
-        let compaction = state.compaction.after_tombstone(&history);
+        charge_reported_usage(run, &state, &change);
+        let compaction = match change {
+            Event::HelperUsage { .. } => state.compaction,
+            _ => state.compaction.after_tombstone(&history),
+        };
         return (
             state.update(|it| (it.history, it.compaction) = (history, compaction)),
-            Some(voided),
+            Some(change),
         );
     }
     let appended = match notes.is_empty() {
@@ -98,34 +103,61 @@ fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     Some(Event::Appended { why, id: input.id, items: input.items })
 }
 
-/// Reports the next revoked grant, or turns the next range of queued items into tombstones, once
-/// the run is over. The journal has already observed the returned event.
-pub(in crate::agent) fn apply_final_owner_change(run: &RunShared) -> Option<Event> {
+/// Reports the next usage of a hook or the next revoked grant, or turns the next range of queued
+/// items into tombstones, once the run is over. The journal has already observed the returned
+/// event.
+pub(in crate::agent) fn apply_final_owner_change(run: &RunShared, state: &State) -> Option<Event> {
     let journal = &run.handle.journal;
     let event = next_owner_change(run, RunGrants::take_revoked_or_close, |queue| {
         queue.next_or_close(&journal.history())
     })?;
+    let account = &run.control().usage;
+    let last_rate = account.rate();
+    charge_reported_usage(run, state, &event);
     journal.observe(&event);
+    if let Event::HelperUsage { .. } = event {
+        // A turn that was cut off is priced as the last request.
+        run.budget_usage(state);
+        account.begin_request(last_rate);
+    }
     if let Some(change) = event.grant_change() {
         run.control().grants.apply(change);
     }
     Some(event)
 }
 
-/// Returns the event for the next change that the run's owner has made: a revoked grant, or a range
-/// of items that become tombstones.
+/// Charges the tokens that an event reports for a hook.
+fn charge_reported_usage(run: &RunShared, state: &State, event: &Event) {
+    if let Event::HelperUsage { model, usage, .. } = event {
+        run.charge_helper(state, **usage, model.as_deref());
+    }
+}
+
+/// Returns the event for the next change that does not come from the loop: the usage that a hook
+/// has reported, or what the run's owner has done, a revoked grant or a range of items that become
+/// tombstones.
 fn next_owner_change(
     run: &RunShared,
     revoked: impl FnOnce(&RunGrants) -> Option<String>,
     next: impl FnOnce(&TombstoneQueue) -> Option<TombstoneEdit>,
 ) -> Option<Event> {
-    run.effects.draw(EffectKind::Tombstones, || {
+    let event = run.effects.draw(EffectKind::Tombstones, || {
         let control = run.control();
+        if let Some(report) = control.helpers.first() {
+            return Some(report.into());
+        }
         if let Some(grant_id) = revoked(&control.grants) {
             return Some(ToolEvent::GrantRevoked { grant_id }.into());
         }
         let TombstoneEdit { from, to, items } = next(&control.inbox.tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
         Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
-    })
+    });
+    if let Some(Event::HelperUsage { purpose, model, usage }) = &event {
+        // The event may be a stored one, and the report may come from the stored value of an
+        // effect.
+        let (purpose, model, usage) = (purpose.clone(), model.clone(), **usage);
+        run.control().helpers.remove(&HelperReport { purpose, model, usage });
+    }
+    event
 }

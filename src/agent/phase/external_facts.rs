@@ -38,18 +38,21 @@ struct ExternalFacts {
 pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
-    let outside = run.effects.draw(EffectKind::Facts, || ExternalFacts {
-        has_steering: run.control().inbox.has_input(DeliveryPoint::BeforeNextRequest),
-        has_follow_up: run.control().inbox.has_input(DeliveryPoint::AfterModelStops),
-        stop_requested: run.control().signals.stop_requested.get(),
-        turn_interrupted: (run.control().signals.turn_interrupted.get())
-            .then(|| run.handle.journal.phase()),
-        exceeded_budget: run.exceeded_limit(&state, &spent),
-        call_limit_exceeded: budget
-            .call_limit_exceeded()
-            .filter(|_| state.counts.calls_over_limit > 0),
-        budget_exhausted: budget.is_exhausted(&spent),
-        has_incomplete_turn: run.control().work.has_incomplete_turn.get(),
+    let outside = run.effects.draw(EffectKind::Facts, || {
+        let spent = run.with_waiting_reports(&state, spent);
+        ExternalFacts {
+            has_steering: run.control().inbox.has_input(DeliveryPoint::BeforeNextRequest),
+            has_follow_up: run.control().inbox.has_input(DeliveryPoint::AfterModelStops),
+            stop_requested: run.control().signals.stop_requested.get(),
+            turn_interrupted: (run.control().signals.turn_interrupted.get())
+                .then(|| run.handle.journal.phase()),
+            exceeded_budget: run.exceeded_limit(&state, &spent),
+            call_limit_exceeded: budget
+                .call_limit_exceeded()
+                .filter(|_| state.counts.calls_over_limit > 0),
+            budget_exhausted: budget.is_exhausted(&spent),
+            has_incomplete_turn: run.control().work.has_incomplete_turn.get(),
+        }
     });
     let has_input = outside.has_steering || outside.has_follow_up;
     if outside.turn_interrupted.is_some() && has_input {

@@ -97,7 +97,7 @@ pub(in crate::agent) async fn review_stop(
     // run ends with the reason for that limit.
     let may_prove = known.can_send_request(&state) && !state.evidence.claim_rejected;
     let ask = async move { run_checks(&asking, &now, &turn, may_prove).await };
-    let objection: RecordedReview = run.effects.perform(EffectKind::StopReview, ask).await?;
+    let objection: RecordedReview = run.perform_hooks(EffectKind::StopReview, ask).await?;
     let (rejects, keeps) = (objection.rejects_claim, objection.keeps_rejection);
     let (state, review) = match objection.into_stop_review() {
         None => check_target(run, state),

@@ -82,9 +82,12 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
     let prepare = async move {
         let request = Box::new(hooks.transform_request(&state, plain.clone()).await?);
+        for error in state.helpers.take_failures() {
+            hooks.on_failure(&state, &error);
+        }
         Ok(PreparedRequest::Computed { original: Box::new(plain), prepared: request })
     };
-    let prepared = run.effects.perform(EffectKind::PreparedRequest, prepare).await?;
+    let prepared = run.perform_hooks(EffectKind::PreparedRequest, prepare).await?;
     Ok(prepared.into_request(request))
 }
 

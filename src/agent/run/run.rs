@@ -143,6 +143,7 @@ impl Run {
             it.evidence.log = standing;
             it.evidence.is_required = requires_evidence;
             it.approvals.resume_verdicts = resuming;
+            it.helpers = shared.control().helpers.clone();
         });
         let given = shared.clone();
         let (events, state) = loop_with_state(state, move |state| {
@@ -595,7 +596,7 @@ fn next_final_event(shared: &RunShared, state: &StateCell<State>, end: &mut Pend
     // result. If the run refused its input, it changes nothing.
     let leaves_calls_open = end.reason == EndReason::Pending || end.input_refused;
     if (leaves_calls_open || handle.journal.all_calls_answered())
-        && let Some(event) = apply_final_owner_change(shared)
+        && let Some(event) = apply_final_owner_change(shared, &state.get())
     {
         return event;
     }
@@ -657,6 +658,8 @@ fn complete_outcome(
         it.history = outcome.history.clone();
         it.evidence.log.record_batch(&late);
     });
+    // Reports that come later are ignored.
+    shared.control().helpers.close();
     let (cost, gaps) = shared.charge_final_usage();
     (outcome.cost, outcome.cost_gaps) = (cost, gaps.into());
     // The message may be outdated, since steered input may have caused the run to continue after a
@@ -743,6 +746,10 @@ impl Drop for Run {
         self.shared.control().observers.drop_all();
         // If the run is dropped before it has ended, its usage is charged, and no more input is
         // accepted.
+        let control = self.shared.control();
+        for report in control.helpers.close() {
+            self.shared.handle.journal.observe(&report.into());
+        }
         self.shared.charge_final_usage();
         self.shared.control().close();
         self.shared.effects.world().on_drop();

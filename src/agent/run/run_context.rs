@@ -363,7 +363,7 @@ impl RunContext {
             }
             let (hooks, state) = (self.0.hooks().clone(), state.clone());
             let ask = async move { hooks.should_stop(&state).await };
-            Ok(match self.0.effects.perform(EffectKind::ShouldStop, ask).await? {
+            Ok(match self.0.perform_hooks(EffectKind::ShouldStop, ask).await? {
                 true => NextAction::Finish(EndReason::Stopped),
                 false => next,
             })

@@ -4,8 +4,12 @@ use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
 use crate::agent::budget::{BudgetUsage, Rate};
 use crate::agent::decide::ends_with_tool_result;
+use crate::agent::helper_reports::Reported;
 use crate::agent::hook::Hooks;
 use crate::agent::run::control::{ChargedUsage, Control};
 use crate::agent::settings::AgentSettings;
@@ -16,7 +20,7 @@ use crate::item::{History, StopReason};
 use crate::provider::Provider;
 use crate::tool::Toolkit;
 use crate::turn::Turn;
-use crate::usage::{CostGap, CostGapKind};
+use crate::usage::{CostGap, CostGapKind, Usage};
 use crate::world::{EffectKind, Effects};
 
 /// The data shared by all parts of a run: the agent's settings, the run's handle, and the run's
@@ -36,6 +40,27 @@ impl RunShared {
 
     pub(in crate::agent) fn hooks(&self) -> &Hooks {
         &self.settings.hooks
+    }
+
+    /// Performs an effect in which hooks decide. The effect's value also contains the usage that
+    /// the hooks report.
+    pub(in crate::agent) async fn perform_hooks<T, F>(
+        &self,
+        kind: EffectKind,
+        effect: F,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send + 'static,
+        T: Default + Serialize + DeserializeOwned + Send + 'static,
+    {
+        let helpers = self.control().helpers.clone();
+        let effect = async move {
+            let value = effect.await?;
+            Ok(Reported { value, reports: helpers.take_fresh() })
+        };
+        let Reported { value, reports } = self.effects.perform(kind, effect).await?;
+        self.control().helpers.extend(reports);
+        Ok(value)
     }
 
     /// Returns the agent's own tools and the tools from its sources, as of the last listing.
@@ -170,6 +195,55 @@ impl RunShared {
             self.add_cut_off_gap();
             self.control().usage.close_request();
         }
+    }
+
+    /// Charges the tokens of a request that was sent for another purpose than a turn, such as a
+    /// summary or the request of a hook, as one request. Its price is that of its model or, if that
+    /// price is unknown, that of the agent's model. If both prices are unknown, the price of the
+    /// last request is used if there is a cost limit, and the cost becomes unknown otherwise. The
+    /// tokens themselves are charged once the run has yielded the event that reports them.
+    pub(in crate::agent) fn charge_helper(&self, state: &State, usage: Usage, model: Option<&str>) {
+        let budget = &self.settings.limits.budget;
+        if usage == Usage::default() || !budget.has_prices() {
+            return;
+        }
+        // The usage so far belongs to the previous request.
+        self.budget_usage(state);
+        let sent_at = self.request_time();
+        let model: Option<Arc<str>> = model.map(Arc::from);
+        let account = &self.control().usage;
+        let requested = budget.rate(&Arc::from(self.provider(state).model()), sent_at);
+        let used = model.as_ref().map(|model| budget.rate(model, sent_at));
+        if let Some(used) = &used
+            && used.is_known()
+        {
+            return account.begin_request(used.clone());
+        }
+        match requested.is_known() {
+            true => account.begin_request(requested),
+            false if budget.requires_prices() => account.close_request(),
+            false => account.begin_request(used.unwrap_or(requested)),
+        }
+        let gap = |model: &Arc<str>| CostGap::new(CostGapKind::PricedAsRequested, &**model);
+        account.add_gap(|rate| model.as_ref().filter(|_| rate.is_known()).map(gap));
+    }
+
+    /// Returns the run's usage after the usage that hooks have reported and the run has not yielded
+    /// yet.
+    pub(in crate::agent) fn with_waiting_reports(
+        &self,
+        state: &State,
+        mut spent: BudgetUsage,
+    ) -> BudgetUsage {
+        let budget = &self.settings.limits.budget;
+        for report in self.control().helpers.all() {
+            spent.usage += report.usage;
+            let rate = |model: &str| budget.rate(&Arc::from(model), SystemTime::now());
+            let used = report.model.as_deref().map(rate).filter(Rate::is_known);
+            let rate = used.unwrap_or_else(|| rate(self.provider(state).model()));
+            spent.cost = spent.cost.saturating_add(rate.cost(report.usage, None).micros);
+        }
+        spent
     }
 
     fn add_cut_off_gap(&self) {

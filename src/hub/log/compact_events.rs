@@ -77,7 +77,7 @@ impl Lane {
                 self.open_turn.clear();
                 stored.push(Entry::Event(Arc::clone(event)));
             }
-            Event::Continued { .. } | Event::Nested { .. } => {
+            Event::HelperUsage { .. } | Event::Continued { .. } | Event::Nested { .. } => {
                 stored.push(Entry::Event(Arc::clone(event)));
             }
         }

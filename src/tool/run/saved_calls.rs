@@ -90,7 +90,9 @@ impl SaveCallback {
 fn event_usage(event: &Event) -> Usage {
     match event.without_nesting() {
         Event::Turn(TurnEvent::TurnComplete { turn }) => turn.usage(),
-        Event::Turn(TurnEvent::Retracted { usage, .. }) | Event::Rewritten { usage, .. } => **usage,
+        Event::Turn(TurnEvent::Retracted { usage, .. })
+        | Event::Rewritten { usage, .. }
+        | Event::HelperUsage { usage, .. } => **usage,
         _ => Usage::default(),
     }
 }

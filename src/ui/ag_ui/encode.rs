@@ -105,7 +105,10 @@ impl EncodeEvents for AgUiEncoder {
                 self.root = lane;
             }
             Event::Finished(outcome) => self.finished(outcome, out),
-            Event::Rewritten { .. } | Event::Continued { .. } | Event::Unknown => {}
+            Event::Rewritten { .. }
+            | Event::HelperUsage { .. }
+            | Event::Continued { .. }
+            | Event::Unknown => {}
         }
     }
 

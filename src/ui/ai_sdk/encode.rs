@@ -106,6 +106,7 @@ impl EncodeEvents for AiSdkEncoder {
             Event::Finished(outcome) => self.finished(outcome, out),
             Event::Appended { .. }
             | Event::Rewritten { .. }
+            | Event::HelperUsage { .. }
             | Event::Continued { .. }
             | Event::Unknown => {}
         }

@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 
+use crate::agent::helper_reports::HelperReports;
 use crate::agent::run::control::grants::RunGrants;
 use crate::agent::run::control::inbox::Inbox;
 use crate::agent::run::control::signals::Signals;
@@ -27,6 +28,7 @@ use crate::tool::{RunData, Verdict};
 /// | `inbox` | handles | the body, before a request and after the model stops |
 /// | `verdicts` | handles, and the parent's run | the tool run of the waiting calls |
 /// | `grants` | handles, the run and its sub-agents' runs | the tool runs of all of them |
+/// | `helpers` | hooks | the body before a request, and the run at its end |
 /// | `usage` | the body | the run and the body, before they spend more |
 /// | `work` | the body | the run, when its body is dropped |
 /// | `sub_agents` | the sub-agents' tools | handles |
@@ -41,6 +43,7 @@ pub(in crate::agent) struct Control {
     pub(in crate::agent) inbox: Inbox,
     pub(in crate::agent) verdicts: Verdicts,
     pub(in crate::agent) grants: RunGrants,
+    pub(in crate::agent) helpers: HelperReports,
     pub(in crate::agent) usage: UsageAccount,
     pub(in crate::agent) work: WorkState,
     pub(in crate::agent) sub_agents: SubAgents,

@@ -99,6 +99,11 @@ impl UsageAccount {
         charged.request.rate = rate;
     }
 
+    /// Returns the price of the open request.
+    pub(in crate::agent) fn rate(&self) -> Rate {
+        lock_ignoring_poison(&self.charged).request.rate.clone()
+    }
+
     /// Closes the open request, whose usage must have been charged. Further usage belongs to a new
     /// request at the same price.
     pub(in crate::agent) fn close_request(&self) {
