@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::context::transcript::call_summary;
 use crate::context::turn_starts::{KeptItems, start_of_newest_turns};
 use crate::context::{BytesDiv4, CountTokens, MemoryNote, Recall};
+use crate::error::Error;
 use crate::item::{History, Item};
 
 /// A piece of text that could be added to a request, such as part of a file, a note or a search
@@ -62,7 +63,8 @@ pub struct SelectedCandidate {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RejectedCandidate {
     /// The source of the candidate's text. The source is `constraints` if the constraints did not
-    /// fit, and `steps` if the summary of earlier steps did not fit.
+    /// fit, `steps` if the summary of earlier steps did not fit, and `memory` if the notes of the
+    /// memory could not be read.
     pub source: String,
     /// The reason why the candidate was rejected.
     pub why: String,
@@ -163,14 +165,15 @@ impl ContextInjector {
     /// Returns the context to send for a history, along with a record of the selection. This method
     /// does not call the function [`on_selection`](Self::on_selection).
     pub fn inject(&self, history: &History) -> InjectedContext {
-        self.inject_with(history, Vec::new())
+        self.inject_with(history, &Ok(Vec::new()))
     }
 
     /// Returns the context to send, with notes as further candidates after those of the function.
+    /// Notes that could not be read are left out.
     pub(crate) fn inject_with(
         &self,
         history: &History,
-        recalled: Vec<MemoryNote>,
+        recalled: &Result<Vec<MemoryNote>, Error>,
     ) -> InjectedContext {
         let mut context = history.clone();
         let mut earlier = String::new();
@@ -184,9 +187,13 @@ impl ContextInjector {
         let mut choice = SelectionBuilder::new(self.max_tokens, &*self.counter);
         choice.add_section("constraints", "Constraints:", &self.constraints);
         choice.add_section("steps", "Done so far:", &earlier);
-        let recalled = recalled.into_iter().map(ContextCandidate::from);
-        for candidate in (self.candidates)(history).into_iter().chain(recalled) {
+        let notes = recalled.as_deref().unwrap_or_default();
+        let notes = notes.iter().cloned().map(ContextCandidate::from);
+        for candidate in (self.candidates)(history).into_iter().chain(notes) {
             choice.add_candidate(candidate);
+        }
+        if let Err(error) = recalled {
+            choice.reject("memory".to_owned(), error.message().to_owned());
         }
         if !choice.text.is_empty() {
             context.push(Item::user(choice.text));

@@ -2,9 +2,11 @@
 
 use std::fs;
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, SystemTime};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
+use turnstream::agent::hook;
 use turnstream::context::{
     ContextInjector, ContextSelection, FileMemory, Memory, MemoryNote, Recall, memory_tools,
 };
@@ -162,14 +164,65 @@ async fn matching_notes_are_added_to_each_request_and_recorded_in_the_selection(
 }
 
 #[tokio::test]
-async fn a_memory_that_fails_ends_the_run_instead_of_omitting_its_notes() {
+async fn a_memory_that_cannot_be_read_is_reported_and_the_run_continues_without_notes() {
     let folder = TempFolder::new();
     let path = folder.path().join("notes");
     fs::write(&path, "a file, not a folder").unwrap();
     let mut injector = ContextInjector::new(1_000, |_| Vec::new());
     injector.recall = Some(Recall::new(FileMemory::new(&path), 3));
-    let model = Scripted::new(["Unused."]);
-    let outcome = Agent::new(model.clone()).with_hook(injector).run("Hi").outcome().await;
-    assert!(outcome.error.is_some());
-    assert_eq!(model.requests().len(), 0);
+    let selections: Arc<Mutex<Vec<ContextSelection>>> = Arc::default();
+    let log = Arc::clone(&selections);
+    injector.on_selection =
+        Some(Arc::new(move |selection| log.lock().unwrap().push(selection.clone())));
+    let failures: Arc<Mutex<Vec<ErrorKind>>> = Arc::default();
+    let log = Arc::clone(&failures);
+    let model = Scripted::new(["Hello.", "Hello again."]);
+    let agent = Agent::new(model.clone())
+        .with_hook(injector)
+        .with_hook(hook::on_failure(move |_, error| log.lock().unwrap().push(error.kind())));
+    let outcome = agent.run("Hi").outcome().await;
+    assert_eq!((outcome.error, &*outcome.text), (None, "Hello."));
+    assert_eq!(model.requests()[0].context.len(), 1);
+    assert_eq!(*failures.lock().unwrap(), [ErrorKind::Store]);
+    let left_out = selections.lock().unwrap()[0].left_out.clone();
+    let [memory] = &left_out[..] else { panic!("{left_out:?}") };
+    assert_eq!(memory.source, "memory");
+    assert!(memory.why.starts_with("the folder of notes "), "{}", memory.why);
+
+    // The notes are used once they can be read.
+    fs::remove_file(&path).unwrap();
+    FileMemory::new(&path).write(&note("hi", "Hi is a greeting.")).await.unwrap();
+    assert_eq!(agent.run("Hi").outcome().await.text, "Hello again.");
+    assert_eq!(model.requests()[1].context.len(), 2);
+    assert_eq!(failures.lock().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn a_search_reads_only_notes_that_have_changed() {
+    let folder = TempFolder::new();
+    let memory = FileMemory::new(folder.path());
+    let path = folder.path().join("team.md");
+    let edit = |text: &str, modified: SystemTime| {
+        fs::write(&path, text).unwrap();
+        fs::File::options().write(true).open(&path).unwrap().set_modified(modified).unwrap();
+    };
+    let hour_ago = SystemTime::now() - Duration::from_hours(1);
+    edit("Ada leads.", hour_ago);
+    assert_eq!(names_found(&memory, "Ada", 1).await, ["team"]);
+    // The length and the time are those of the note that was read, so the file is not read again.
+    edit("Bob leads.", hour_ago);
+    assert_eq!(names_found(&memory, "Ada", 1).await, ["team"]);
+    // Each of them shows a change.
+    edit("Bob leads.", hour_ago + Duration::from_secs(1));
+    assert_eq!(names_found(&memory, "Ada", 1).await, [""; 0]);
+    edit("Grace leads.", hour_ago + Duration::from_secs(1));
+    assert_eq!(names_found(&memory, "Grace", 1).await, ["team"]);
+    // A file that was just written may be written again within the same unit of time.
+    edit("Linus leads.", SystemTime::now());
+    assert_eq!(names_found(&memory, "Linus", 1).await, ["team"]);
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    edit("Maria leads.", modified);
+    assert_eq!(names_found(&memory, "Maria", 1).await, ["team"]);
+    fs::remove_file(&path).unwrap();
+    assert_eq!(names_found(&memory, "Maria", 1).await, [""; 0]);
 }

@@ -22,10 +22,13 @@ impl Hook for ContextInjector {
     ) -> HookFuture<'a, History> {
         async move {
             let recalled = match &self.recall {
-                Some(recall) => recall.notes(&state.history).await?,
-                None => Vec::new(),
+                Some(recall) => recall.notes(&state.history).await,
+                None => Ok(Vec::new()),
             };
-            let InjectedContext { context, selection } = self.inject_with(&context, recalled);
+            if let Err(error) = &recalled {
+                state.report_failure(error.clone());
+            }
+            let InjectedContext { context, selection } = self.inject_with(&context, &recalled);
             if let Some(on_selection) = &self.on_selection {
                 on_selection(&selection);
             }

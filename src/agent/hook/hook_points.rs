@@ -403,8 +403,9 @@ macro_rules! hook_points {
     }
 
     /// Called with each error: from a failed request (even if it is retried), a failed compaction,
-    /// an observing hook that failed, or a hook that rewrote a call's arguments into invalid ones,
-    /// or the error that ends the run. Each error is reported once.
+    /// an observing hook that failed, a [memory](crate::context::Recall) that could not be read, or
+    /// a hook that rewrote a call's arguments into invalid ones, or the error that ends the run.
+    /// Each error is reported once.
     ///
     /// This method runs within the poll in which the error occurs, so it must return quickly. A
     /// panic in this method is ignored.

@@ -9,6 +9,10 @@ use crate::item::{History, Item};
 /// The notes of a [`Memory`] as candidates for a
 /// [`ContextInjector`](crate::context::ContextInjector): those that match the user's latest
 /// message.
+///
+/// The memory is searched before each request. If it cannot be read, the request is sent without
+/// notes: the [selection](crate::context::ContextSelection) lists the memory as left out with the
+/// error, and [`on_failure`](crate::agent::hook::Hook::on_failure) hooks receive the error.
 #[derive(Clone)]
 pub struct Recall {
     memory: Arc<dyn Memory>,
