@@ -20,6 +20,10 @@
 //! Encrypted reasoning, the text deltas of sub-agents, items that hooks added, and tool results
 //! that are meant only for the model are not sent.
 //!
+//! The stream cannot remove parts that it has sent. If items become tombstones while a page shows
+//! them, the page receives `data-compacted` and keeps their parts until it loads the messages
+//! again, since [`AiSdk::load_messages`] leaves tombstones out.
+//!
 //! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested
 //! on the tool call that started the sub-agent. The answer applies to all of the sub-agent's calls
 //! for which approval was requested then. If the sub-agent makes another call, approval is
