@@ -41,6 +41,7 @@ const JUDGE_USAGE: Usage = Usage {
     cache_write_input_tokens: 0,
     reasoning_tokens: 0,
     cache_write_1h_input_tokens: 0,
+    estimated_tokens: 0,
 };
 
 /// The values that an engine stores across all attempts, as JSON.
