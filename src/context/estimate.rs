@@ -118,8 +118,9 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     for item in history.newest_first() {
         if let Some(turn) = &item.turn {
             fresh = fresh.checked_sub(1)?;
-            // Some servers do not report usage.
-            if turn.usage.total() > 0 && !item.tombstone {
+            // Some servers do not report usage, and that of an interrupted turn may be an estimate.
+            let is_reported = turn.usage.total() > 0 && turn.usage.estimated_tokens == 0;
+            if is_reported && !item.tombstone {
                 return Some(turn.usage.total().saturating_add(since));
             }
         }

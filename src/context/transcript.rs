@@ -19,6 +19,8 @@ pub(super) fn format_transcript<'a>(
                 push_section(&mut text, "user", &content_text(content, ""));
             }
             ItemKind::Text { text: content } => push_section(&mut text, "assistant", content),
+            // The call of an interrupted turn is void.
+            ItemKind::ToolCall(_) if item.interrupted => {}
             ItemKind::ToolCall(call) => {
                 let arguments = truncate_middle(call.arguments_or_empty_object().into(), max_bytes);
                 push_section(&mut text, &format!("assistant calls {}", call.name), &arguments);
@@ -42,7 +44,8 @@ pub(super) fn format_transcript<'a>(
 pub(super) fn call_summary(items: &[&Item]) -> String {
     let mut text = String::new();
     let live = || items.iter().filter(|item| !item.tombstone);
-    for call in live().filter_map(|item| item.as_tool_call()) {
+    let valid = live().filter(|item| !item.interrupted);
+    for call in valid.filter_map(|item| item.as_tool_call()) {
         let arguments =
             truncate_middle(call.arguments_or_empty_object().into(), 200).replace('\n', " ");
         let mut results = live().filter_map(|item| item.as_tool_result());

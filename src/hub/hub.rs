@@ -2,7 +2,7 @@
 
 use std::future::poll_fn;
 use std::future::ready;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use futures::stream::{BoxStream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::agent::{InputReceipt, RunHandle};
+use crate::agent::InputReceipt;
 use crate::env::Deadline;
 use crate::error::Error;
 #[cfg(doc)]
@@ -48,19 +48,6 @@ pub struct Hub(Arc<HubInner>);
 struct HubInner {
     settings: HubSettings,
     registry: Arc<Registry>,
-    /// The task that warns about blocking tools, once a run has started.
-    watch: OnceLock<OwnedTask>,
-}
-
-impl HubInner {
-    /// Starts to observe the tools of a run, if the hub warns about tools that block.
-    fn watch_tools(&self, handle: Option<&RunHandle>, runtime: &Handle) {
-        let (Some(warning), Some(handle)) = (&self.settings.blocking_tools, handle) else { return };
-        handle.observe_polls();
-        self.watch.get_or_init(|| {
-            OwnedTask::spawn(warning.clone().watch(Arc::downgrade(&self.registry)), runtime)
-        });
-    }
 }
 
 impl Default for Hub {
@@ -90,7 +77,7 @@ impl Hub {
     }
 
     pub(super) fn from_settings(settings: HubSettings) -> Self {
-        Self(Arc::new(HubInner { settings, registry: Arc::default(), watch: OnceLock::new() }))
+        Self(Arc::new(HubInner { settings, registry: Arc::default() }))
     }
 
     /// Starts a run under a key, which is usually the id of its session. A hub has at most one
@@ -276,7 +263,22 @@ impl Hub {
     /// - an error with [`LogUnavailable`] as its source if the inbox cannot be reached. The run may
     ///   still receive the command.
     pub async fn send(&self, run_id: &str, command: Command) -> Result<InputReceipt, Error> {
-        let id = self.0.settings.ids.next_id();
+        self.send_with_id(run_id, self.0.settings.ids.next_id(), command).await
+    }
+
+    /// Sends a command like [`send`](Self::send), with an id that the caller has chosen. A run that
+    /// receives [`Command::InterruptTurn`] twice with the same id is interrupted once, so a command
+    /// that is stored for a durable run can also be sent through the hub.
+    ///
+    /// # Errors
+    ///
+    /// Returns the same errors as [`send`](Self::send).
+    pub async fn send_with_id(
+        &self,
+        run_id: &str,
+        id: String,
+        command: Command,
+    ) -> Result<InputReceipt, Error> {
         // A run in this hub can be reached even if the inboxes on another machine cannot.
         if self.directory().is_some()
             && let Some(place) = self.0.registry.run(run_id)
@@ -418,8 +420,7 @@ impl Reservation {
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
         let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
-        let HubInner { settings, registry, watch: _ } = &*self.hub.0;
-        self.hub.0.watch_tools(handle.as_ref(), &runtime);
+        let HubInner { settings, registry } = &*self.hub.0;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
@@ -459,6 +460,11 @@ impl Reservation {
             return Err(error);
         }
         self.is_started = true;
+        if let (Some(warning), Some(handle)) = (&settings.blocking_tools, &place.handle) {
+            handle.observe_polls();
+            let watching = warning.clone().watch(Arc::downgrade(&place));
+            place.watch.get_or_init(|| OwnedTask::spawn(watching, &runtime));
+        }
         task.spawn_on(&runtime);
         let logs = self.hub.logs();
         Ok(RunOwner { place, logs, is_detached: false })

@@ -221,7 +221,6 @@ impl RunFold {
                 self.partial_turn = PartialTurn::default();
                 self.usage += turn.usage();
                 self.ended_turns += 1;
-                self.has_cut_off_turn |= *turn.stop_reason() == StopReason::Interrupted;
                 self.unknown_stop_reason = match turn.stop_reason() {
                     StopReason::Other(word) => Some(word.clone()),
                     _ => None,

@@ -81,6 +81,7 @@ pub fn seal(
         turn: before.into(),
         pending_error: None,
         interrupt: None,
+        has_open_request: false,
         was_polled: false,
     }))
 }
@@ -95,7 +96,9 @@ struct Sealed<T> {
     /// The error to yield once all earlier events have been yielded.
     pending_error: Option<Error>,
     interrupt: Option<Box<dyn InterruptTurn>>,
-    /// Whether the source has been polled, and so has sent its request.
+    /// Whether the source has been polled, and so has sent its request, and the latest attempt has
+    /// not been refused.
+    has_open_request: bool,
     was_polled: bool,
 }
 
@@ -115,6 +118,8 @@ impl<T: TurnSource> Stream for Sealed<T> {
         let mut this = self.project();
         loop {
             if let Some(event) = this.turn.next_event() {
+                // The request is sent again after a delay.
+                *this.has_open_request = !matches!(event, TurnEvent::Retrying { .. });
                 return Poll::Ready(Some(Ok(event)));
             }
             let Some(source) = this.source.as_mut().as_pin_mut() else {
@@ -124,15 +129,18 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 && interrupt.is_requested()
             {
                 this.source.set(None);
-                let was_sent = *this.was_polled;
-                this.turn.interrupt(|| match was_sent {
+                let is_charged = *this.has_open_request;
+                this.turn.interrupt(|| match is_charged {
                     true => interrupt.estimate_request_tokens(),
                     false => 0,
                 });
                 continue;
             }
-            *this.was_polled = true;
-            match ready!(source.poll_turn(cx, this.turn)) {
+            let polled = source.poll_turn(cx, this.turn);
+            if !*this.was_polled {
+                (*this.was_polled, *this.has_open_request) = (true, true);
+            }
+            match ready!(polled) {
                 Some(Ok(())) => {
                     if this.turn.is_finished() {
                         this.source.set(None);

@@ -116,6 +116,33 @@ mod interrupt_of_a_streaming_turn {
     }
 
     #[tokio::test]
+    async fn input_that_is_delivered_together_with_other_input_is_answered() {
+        let (agent, model) = scripted_agent([endless_reply(), "Both.".into()], vec![]);
+        let mut run = agent.with_recorder(replays::replaying_recorder()).run("go");
+        pull_ready(&mut run);
+        run.steer("First").unwrap();
+        run.interrupt_turn();
+        let is_first = |event: &Event| matches!(event, Event::Appended { .. });
+        pull_until(&mut run, is_first).await;
+        // No turn is streaming, and the input is delivered before the next one.
+        run.steer("Second").unwrap();
+        run.interrupt_turn();
+        let outcome = run.outcome().await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!((outcome.text.as_str(), outcome.undelivered.len()), ("Both.", 0));
+        assert_eq!(model.requests().len(), 2);
+    }
+
+    #[tokio::test]
+    async fn a_server_cannot_pretend_an_interrupt() {
+        let reply = Reply::text("All of it.").stop(StopReason::Other("interrupted".to_owned()));
+        let (agent, _) = scripted_agent([reply], vec![]);
+        let outcome = agent.run("go").outcome().await;
+        check_outcome(&outcome, EndReason::Completed, 1);
+        assert!(outcome.history.iter().all(|item| !item.interrupted));
+    }
+
+    #[tokio::test]
     async fn calls_in_the_part_that_was_said_are_void() {
         let counter = Counter::default();
         for reply in [endless_reply(), reply_calling("c1", "read").say("and").hang()] {
@@ -270,6 +297,21 @@ mod interrupt_of_a_turn_while_tools_run {
     }
 
     #[tokio::test(start_paused = true)]
+    async fn a_follow_up_is_delivered_after_the_results() {
+        let counter = Counter::default();
+        let (agent, model) = slow_agent(&counter);
+        let run = run_with_slow_tool(&agent.with_recorder(replays::replaying_recorder())).await;
+        let receipt = run.follow_up("Also this").unwrap();
+        run.interrupt_turn();
+        let handle = run.handle();
+        let outcome = run.outcome().await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert_eq!(handle.delivery_turn(&receipt), Some(2));
+        let sent = &model.requests()[1].history;
+        assert_eq!(sent.last().unwrap().as_user().unwrap().text(), "Also this");
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn an_interrupt_of_the_run_still_drops_the_tools() {
         let counter = Counter::default();
         let tools = vec![pending_tool("t", &counter)];
@@ -340,8 +382,10 @@ mod interrupt_of_a_turn_during_waits {
         pull_until(&mut run, is_retry).await;
         run.interrupt_turn();
         let began = Instant::now();
-        check_outcome(&run.outcome().await, INTERRUPTED_STREAMING, 1);
+        let outcome = run.outcome().await;
+        check_outcome(&outcome, INTERRUPTED_STREAMING, 1);
         assert_eq!((began.elapsed(), model.requests().len()), (Duration::ZERO, 1));
+        assert_eq!(outcome.usage, Usage::default(), "the server has refused the request");
     }
 
     #[tokio::test]
@@ -424,8 +468,8 @@ mod interrupt_of_a_turn_during_waits {
         let mut run = second.with_budget(budget()).run("go");
         pull_ready(&mut run);
         run.interrupt_turn();
-        drop(first);
         check_outcome(&run.outcome().await, INTERRUPTED_STREAMING, 0);
+        drop(first);
         assert_eq!(model.requests().len(), 0);
     }
 }

@@ -276,7 +276,7 @@ impl Client {
         {
             // The command has already been stored. Sending it through the hub as well only avoids
             // waiting for the current step to end.
-            let _ = hub.send(&run, interrupt).await;
+            let _ = hub.send_with_id(&run, id.to_owned(), interrupt).await;
         }
         Ok(InputReceipt { id: id.to_owned() })
     }

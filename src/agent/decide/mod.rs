@@ -34,7 +34,7 @@ pub struct Facts {
     /// Whether `stop_after_turn` was called, by the run's owner or through a handle.
     pub stop_requested: bool,
     /// The phase in which the [model was interrupted](crate::RunHandle::interrupt_turn), if it was
-    /// and no input is queued that would let the run continue.
+    /// and the interrupted turn has not ended yet, or no turn was streaming.
     pub turn_interrupted: Option<InterruptedPhase>,
     /// The budget limit that has been exceeded, if any.
     pub exceeded_budget: Option<BudgetExceeded>,
@@ -271,7 +271,10 @@ impl Facts {
     pub(crate) fn limit_end_reason(&self, state: &State) -> Option<EndReason> {
         if self.stop_requested {
             Some(EndReason::Stopped)
-        } else if let Some(phase) = self.turn_interrupted {
+        } else if let Some(phase) = self.turn_interrupted
+            && !self.has_steering
+            && !self.has_follow_up
+        {
             Some(EndReason::Interrupted(phase))
         } else if state.end.wrap_up_reason.is_some() {
             self.budget_exhausted.then_some(EndReason::Budget)
@@ -287,6 +290,9 @@ impl Facts {
     /// If no further request may be sent, returns the action to take instead: ending the run or
     /// starting a wrap-up turn. Otherwise, returns `None`.
     pub fn instead_of_request(&self, state: &State) -> Option<NextAction> {
+        if self.is_follow_up_due(state) && self.can_send_request(state) {
+            return Some(NextAction::Continue(Transition::FollowUp));
+        }
         let end = NextAction::Finish(self.limit_end_reason(state)?);
         // A wrap-up turn requires a preceding turn in this run, or answered calls from an earlier
         // run.
@@ -294,6 +300,12 @@ impl Facts {
             true => self.or_wrap_up(state, end),
             false => end,
         })
+    }
+
+    /// Returns whether an interrupt of the model makes a follow-up due.
+    fn is_follow_up_due(&self, state: &State) -> bool {
+        let waits = self.has_follow_up && !self.has_steering && !state.follow_up_due;
+        self.turn_interrupted.is_some() && waits
     }
 
     /// Returns the action unchanged if the limits allow it. If no further request may be sent,
@@ -314,6 +326,7 @@ impl Facts {
             NextAction::Finish(reason @ (EndReason::Budget | EndReason::MaxTurns))
                 if self.has_wrap_up
                     && !self.stop_requested
+                    && self.turn_interrupted.is_none()
                     && state.counts.model_calls < self.limits.max_turns_or_default() =>
             {
                 NextAction::WrapUp(reason)

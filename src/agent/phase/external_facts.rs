@@ -54,11 +54,6 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
             has_incomplete_turn: run.control().work.has_incomplete_turn.get(),
         }
     });
-    let has_input = outside.has_steering || outside.has_follow_up;
-    if outside.turn_interrupted.is_some() && has_input {
-        // The model is no longer answering, and the run continues with the input.
-        run.control().signals.turn_interrupted.set(false);
-    }
     let mut limits = run.settings.limits.limits;
     if run.settings.prompt.options.output != Output::Text || !run.settings.validators.is_empty() {
         // A typed or validated answer must fit in a single turn, so it cannot be continued in
@@ -71,7 +66,7 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         has_steering: outside.has_steering,
         has_follow_up: outside.has_follow_up,
         stop_requested: outside.stop_requested,
-        turn_interrupted: outside.turn_interrupted.filter(|_| !has_input),
+        turn_interrupted: outside.turn_interrupted,
         exceeded_budget: outside.exceeded_budget,
         call_limit_exceeded: outside.call_limit_exceeded,
         can_compact: has_compactor && !context::was_reactively_compacted(&state.history),

@@ -8,10 +8,9 @@ use crate::agent::State;
 use crate::agent::decide::ends_with_tool_result;
 use crate::agent::phase::list_tools::{needs_listing, refresh_tools};
 use crate::agent::phase::prepare_request::PreparedRequest;
-use crate::agent::phase::wait_for_pool::wait_for_pool;
+use crate::agent::phase::wait_for_pool::{estimate_request, wait_for_pool};
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::settings::offered_tools;
-use crate::context::{BytesDiv4, estimate_request_tokens};
 use crate::error::{Error, ErrorKind};
 use crate::event::Transition;
 use crate::propagation::TraceContexts;
@@ -163,7 +162,7 @@ impl InterruptTurn for TurnInterrupt {
         let toolkit = run.toolkit();
         let tools = offered_tools(&toolkit, run.provider(state));
         let request = run.settings.build_request(&toolkit, tools, &state.history);
-        estimate_request_tokens(&request, &BytesDiv4)
+        estimate_request(run, &request)
     }
 }
 

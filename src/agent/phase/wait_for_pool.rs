@@ -1,6 +1,7 @@
 //! Waits for pool capacity before a request is sent.
 
 use std::pin::pin;
+use std::task::Poll;
 
 use tokio::time::Instant;
 
@@ -60,17 +61,25 @@ async fn acquire_pool_capacity(
     let first = admission.replace_yielded_queue_position(false);
     let mut waited = false;
     let reservation = pool.reserve_amount(amount, keeping).at_front(first);
-    let Ok(reservation) = await_recording_pending(&mut waited, reservation).await else {
-        return false;
+    let yield_position = || {
+        admission.replace_yielded_queue_position(true);
+        false
     };
-    let slot = await_recording_pending(&mut waited, pool.queue_for_slot().at_front(first)).await;
+    let Some(reservation) = await_capacity(run, &mut waited, reservation).await else {
+        return yield_position();
+    };
+    let Ok(reservation) = reservation else { return false };
+    let slot = pool.queue_for_slot().at_front(first);
+    let Some(slot) = await_capacity(run, &mut waited, slot).await else {
+        drop(reservation);
+        return yield_position();
+    };
     if waited && let Some(contexts) = run.control().tools.data().get::<TraceContexts>() {
         contexts.add_pool_wait(started_at.elapsed());
     }
     if waited && should_recheck_before_sending(run, state) {
         drop((slot, reservation));
-        admission.replace_yielded_queue_position(true);
-        return false;
+        return yield_position();
     }
     admission.hold_capacity(HeldCapacity { _slot: slot, _reservation: reservation });
     true
@@ -92,7 +101,7 @@ fn should_recheck_before_sending(run: &RunShared, state: &State) -> bool {
 
 /// Estimates the number of tokens in a request. If the window's token counter panics, the default
 /// counter is used.
-fn estimate_request(run: &RunShared, request: &Request) -> u64 {
+pub(super) fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     let window = run.settings.context.window.as_ref();
     let counted = window.and_then(|window| {
         catch_named_panic(TOKEN_COUNTER_NAME, || window.estimate_request_tokens(request)).ok()
@@ -101,12 +110,23 @@ fn estimate_request(run: &RunShared, request: &Request) -> u64 {
 }
 
 /// Awaits a future, and sets `waited` to `true` if any poll of the future returns `Pending`.
-async fn await_recording_pending<F: Future>(waited: &mut bool, future: F) -> F::Output {
+/// Returns `None` if, meanwhile, a handle stops the run after its turn or interrupts the model.
+async fn await_capacity<F: Future>(
+    run: &RunShared,
+    waited: &mut bool,
+    future: F,
+) -> Option<F::Output> {
+    let signals = &run.control().signals;
     let mut future = pin!(future);
-    std::future::poll_fn(|cx| {
-        let polled = future.as_mut().poll(cx);
-        *waited |= polled.is_pending();
-        polled
+    std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
+        Poll::Ready(output) => Poll::Ready(Some(output)),
+        Poll::Pending => {
+            *waited = true;
+            match signals.stop_requested.get() || signals.turn_interrupted.get() {
+                true => Poll::Ready(None),
+                false => Poll::Pending,
+            }
+        }
     })
     .await
 }

@@ -132,6 +132,19 @@ impl RunHandle {
         self.control.signals.interrupt(None);
     }
 
+    /// Interrupts the model, unless the command with this id has already done so.
+    pub(crate) fn interrupt_turn_once(&self, id: String) {
+        self.control.signals.interrupt_turn_once(id);
+    }
+
+    /// Interrupts the model if it is answering. If it is not, a durable run takes the command from
+    /// its engine at the next step.
+    pub(crate) fn interrupt_open_turn_once(&self, id: String) {
+        if self.control.work.request_in_flight.get() {
+            self.interrupt_turn_once(id);
+        }
+    }
+
     /// Lets [`open_poll`](Self::open_poll) return the polls of the run's tools.
     pub(crate) fn observe_polls(&self) {
         self.control.tools.current_poll.get_or_init(Arc::default);
@@ -199,7 +212,9 @@ impl RunHandle {
     ///
     /// In both cases, if input is queued then, the run continues with this input. Otherwise, the
     /// run ends with the reason `interrupted`. To redirect the model, first queue the input with
-    /// [`steer`](Self::steer), and then call this method.
+    /// [`steer`](Self::steer), and then call this method. Once the input is delivered, the
+    /// interrupt has no further effect. A wait for a [pool](crate::agent::Pool) or for a retry
+    /// ends, whereas a hook or a compaction that is running finishes first.
     ///
     /// Sub-agents are tools of this run, and so they finish. To interrupt the model of a sub-agent,
     /// use [its handle](Self::sub_agent_handle).

@@ -496,7 +496,7 @@ impl Run {
 
     /// Records an event of the loop that is about to be yielded.
     fn on_loop_event(&mut self, event: &Event) {
-        let control = self.shared.control();
+        let control = Arc::clone(&self.shared.handle.control);
         control.inbox.tombstone_queue.observe(self.journal(), event);
         control.work.mark_change_observed(event);
         self.notify_world(event);
@@ -514,6 +514,14 @@ impl Run {
             }
             Event::Turn(TurnEvent::Retracted { .. }) => self.shared.finish_retracted_attempt(),
             _ => {}
+        }
+        if let Event::Appended {
+            why: AppendReason::Steer | AppendReason::FollowUp | AppendReason::Message,
+            ..
+        } = event
+        {
+            // The next turn answers the input, and is not interrupted.
+            control.signals.turn_interrupted.set(false);
         }
         self.collect_result(event);
     }

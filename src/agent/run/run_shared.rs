@@ -180,7 +180,7 @@ impl RunShared {
             let gap = CostGap::new(CostGapKind::PricedAsRequested, answered);
             rate.is_known().then_some(gap)
         });
-        if *turn.stop_reason() == StopReason::Interrupted {
+        if *turn.stop_reason() == StopReason::Interrupted && turn.usage() != Usage::default() {
             self.add_cut_off_gap();
         }
         self.finish_request();

@@ -138,7 +138,7 @@ impl Command {
         match self {
             Self::Interrupt => handle.interrupt(),
             Self::InterruptWithReason(reason) => handle.interrupt_with_reason(reason),
-            Self::InterruptTurn => handle.interrupt_turn(),
+            Self::InterruptTurn => handle.interrupt_turn_once(id),
             Self::StopAfterTurn => handle.stop_after_turn(),
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,

@@ -1,6 +1,5 @@
 //! Warns while a tool of a run blocks its thread.
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -8,7 +7,8 @@ use std::time::Duration;
 use tokio::time::{MissedTickBehavior, interval};
 
 use crate::agent::RunHandle;
-use crate::hub::run::registry::Registry;
+use crate::error::catch_panic;
+use crate::hub::run::registry::RunPlace;
 
 /// A tool that blocks the thread on which its run is polled.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,31 +30,22 @@ pub(in crate::hub) struct BlockingToolWarning {
 }
 
 impl BlockingToolWarning {
-    /// Looks for blocking tools until the hub is dropped. Each poll of a tool is reported once.
-    pub(in crate::hub) async fn watch(self, registry: Weak<Registry>) {
+    /// Looks for blocking tools of a run until the run has ended. Each poll is reported once.
+    pub(in crate::hub) async fn watch(self, place: Weak<RunPlace>) {
         let mut ticks = interval((self.limit / 2).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-        let mut reported: HashMap<Arc<str>, u64> = HashMap::new();
+        let mut reported = None;
         loop {
             ticks.tick().await;
-            let Some(registry) = registry.upgrade() else { return };
-            let runs = registry.runs();
-            drop(registry);
-            let mut open = HashMap::new();
-            for place in runs {
-                let Some(poll) = place.handle.as_ref().and_then(RunHandle::open_poll) else {
-                    continue;
-                };
-                if poll.elapsed < self.limit {
-                    continue;
-                }
-                if reported.get(&place.run) != Some(&poll.number) {
-                    let run = place.run.to_string();
-                    (self.warn)(BlockingTool { run, tool: poll.tool, elapsed: poll.elapsed });
-                }
-                open.insert(Arc::clone(&place.run), poll.number);
+            let Some(place) = place.upgrade().filter(|place| !place.has_ended()) else { return };
+            let Some(poll) = place.handle.as_ref().and_then(RunHandle::open_poll) else { continue };
+            if poll.elapsed >= self.limit && reported != Some(poll.number) {
+                reported = Some(poll.number);
+                let run = place.run.to_string();
+                let blocking = BlockingTool { run, tool: poll.tool, elapsed: poll.elapsed };
+                // A panic must not end the warnings.
+                let _ = catch_panic(|| (self.warn)(blocking));
             }
-            reported = open;
         }
     }
 }

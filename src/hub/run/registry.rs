@@ -30,6 +30,8 @@ pub(in crate::hub) struct RunPlace {
     /// Wakes the runner when readers are attached or dropped.
     pub(in crate::hub) runner_waker: AtomicWaker,
     pub(in crate::hub) task: OnceLock<OwnedTask>,
+    /// Warns about tools that block; set if the hub does so.
+    pub(in crate::hub) watch: OnceLock<OwnedTask>,
     has_ended: AtomicBool,
     /// Whether the run rejects all commands. Set when the run's events have ended, before any
     /// reader can receive the end of the run.
@@ -55,6 +57,7 @@ impl RunPlace {
             progress: progress.map(Mutex::new),
             runner_waker: AtomicWaker::new(),
             task: OnceLock::new(),
+            watch: OnceLock::new(),
             has_ended: AtomicBool::new(false),
             refuses_commands: AtomicBool::new(false),
             order: AtomicU64::new(0),
@@ -98,7 +101,11 @@ impl RunPlace {
                     false => NotRunning { run: self.run.to_string() }.into(),
                 })
             }
-            (command, Some(_)) if !command.is_urgent() => {
+            (Command::InterruptTurn, Some(_)) => {
+                handle.interrupt_open_turn_once(id);
+                Ok(())
+            }
+            (command, Some(_)) if !command.is_interrupt() => {
                 refused("a durable run receives this command through its engine, which stores it")
             }
             (command, _) => command.apply(id, &self.run, handle),

@@ -23,6 +23,11 @@ impl TurnBuilder {
                 StopReason::Other(word) => StopReason::from(Cow::Owned(word)),
                 reason => reason,
             };
+            // The builder itself sets this reason, on a turn whose items are marked.
+            let reason = match reason {
+                StopReason::Interrupted => StopReason::Other("interrupted_by_server".to_owned()),
+                reason => reason,
+            };
             self.stop_reason = Some((reason, (!raw.is_empty()).then(|| raw.to_owned())));
         }
     }
@@ -154,10 +159,10 @@ impl TurnBuilder {
             ItemKind::Text { text } | ItemKind::Reasoning { text } => !text.is_empty(),
             kind => *kind != ItemKind::Other,
         });
-        let output_bytes = items.iter().map(payload_bytes).sum();
         for item in &mut items {
             item.provider_data = None;
         }
+        let output_bytes = items.iter().map(payload_bytes).sum();
         let turn = Turn {
             items,
             stop_reason: StopReason::Interrupted,

@@ -1,11 +1,13 @@
 //! The signals that handles send to a run between two polls.
 
-use std::sync::{Arc, OnceLock};
+use std::collections::VecDeque;
+use std::sync::{Arc, Mutex, OnceLock};
 use std::task::Waker;
 
 use futures::task::AtomicWaker;
 
 use crate::agent::run::control::flag::Flag;
+use crate::lock::lock_ignoring_poison;
 
 /// Requests of handles to end the run, and the waker of the run.
 #[derive(Default)]
@@ -17,8 +19,14 @@ pub(in crate::agent) struct Signals {
     /// Whether the current turn must end. Once the turn has ended or input follows, the request is
     /// fulfilled.
     pub(in crate::agent) turn_interrupted: Flag,
+    /// The ids of the latest commands that have interrupted a turn. A command may arrive twice,
+    /// through a hub and through an engine.
+    turn_interrupt_ids: Mutex<VecDeque<String>>,
     waker: AtomicWaker,
 }
+
+/// The number of ids that are remembered.
+const MAX_TURN_INTERRUPT_IDS: usize = 16;
 
 impl Signals {
     pub(in crate::agent) fn interrupt(&self, reason: Option<String>) {
@@ -32,6 +40,21 @@ impl Signals {
     pub(in crate::agent) fn interrupt_turn(&self) {
         self.turn_interrupted.set(true);
         self.waker.wake();
+    }
+
+    /// Interrupts the turn, unless the command with this id has already done so.
+    pub(in crate::agent) fn interrupt_turn_once(&self, id: String) {
+        {
+            let mut ids = lock_ignoring_poison(&self.turn_interrupt_ids);
+            if ids.contains(&id) {
+                return;
+            }
+            if ids.len() == MAX_TURN_INTERRUPT_IDS {
+                ids.pop_front();
+            }
+            ids.push_back(id);
+        }
+        self.interrupt_turn();
     }
 
     /// Sets the reason for the interrupt, unless an earlier interrupt has given a reason.

@@ -267,8 +267,9 @@ impl<'a> Messages<'a> {
     fn push_reasoning(&mut self, item: &Item, text: &'a str, data: Option<&'a ProviderData>) {
         match self.dialect.reasoning_echo {
             ReasoningEcho::None => {}
-            // Servers reject truncated reasoning with a signature.
-            ReasoningEcho::Verbatim if item.interrupted => {}
+            // Servers reject truncated reasoning with a signature, and a turn that was interrupted
+            // does not continue.
+            ReasoningEcho::Verbatim | ReasoningEcho::ContentInToolLoop if item.interrupted => {}
             ReasoningEcho::Verbatim => {
                 let Some(data) = data else { return };
                 let rare = self.open_turn().rare_fields_mut();
