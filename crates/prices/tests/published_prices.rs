@@ -3,7 +3,8 @@
 //!
 //! - Anthropic: <https://platform.claude.com/docs/en/about-claude/pricing>
 //! - OpenAI: <https://developers.openai.com/api/docs/pricing>, and for the tier `priority` also
-//!   <https://openai.com/api-priority-processing/>
+//!   <https://openai.com/api-priority-processing/>, and for gpt-5.4
+//!   <https://developers.openai.com/api/docs/models/gpt-5.4>
 //! - Google: <https://ai.google.dev/gemini-api/docs/pricing>
 //!
 //! The prices in quotation marks were compared with the pages. The others agree with the references
@@ -113,8 +114,9 @@ fn gpt_5_mini_answers_in_the_flex_tier() {
     costs(NOVEMBER_30_2026, "gpt-5-mini", reply, expected);
 }
 
-/// gpt-5.4: $2.50, $0.25 (cached) and $15, and for prompts of more than 272,000 tokens $5, $0.50 and
-/// $22.50. Together, the two requests have twice as many tokens as the threshold.
+/// "GPT-5.4 | Input $2.50 | Cached input $0.25 | Output $15.00", and "prompts with >272K input tokens
+/// are priced at 2x input and 1.5x output", on the page about the model. Together, the two requests
+/// have twice as many tokens as the threshold.
 #[test]
 fn each_request_of_a_run_is_priced_by_itself() {
     let model = Scripted::new([
