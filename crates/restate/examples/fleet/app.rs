@@ -4,7 +4,6 @@ use std::collections::HashMap;
 use std::future::IntoFuture;
 use std::sync::{Arc, Mutex};
 
-use tokio::net::TcpListener;
 use turnstream::Error;
 use turnstream::hub::Hub;
 use turnstream::session::{MemoryStore, Store};
@@ -18,7 +17,7 @@ use crate::flags::Flags;
 use crate::guard::end_with_input;
 use crate::routes;
 use crate::session_copy::SessionCopy;
-use crate::settings::{POSTGRES, RESTATE, io_error, listen_address, required, variable};
+use crate::settings::{POSTGRES, RESTATE, io_error, listen, required, variable};
 
 /// The state that all requests share.
 pub(crate) struct App {
@@ -34,10 +33,7 @@ pub(crate) struct App {
 
 pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
     end_with_input();
-    let address = listen_address()?;
-    let listener = TcpListener::bind(address).await;
-    let listener =
-        listener.map_err(|error| io_error(&format!("cannot listen on {address}"), error))?;
+    let (listener, address) = listen()?;
     let mut client = Client::new(&required(RESTATE)?)?;
     let hub = open_hub().await?;
     if let Some(hub) = &hub {

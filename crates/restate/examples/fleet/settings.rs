@@ -3,6 +3,7 @@
 use std::env;
 use std::net::SocketAddr;
 
+use tokio::net::{TcpListener, TcpSocket};
 use turnstream::{Error, ErrorKind};
 
 /// The variables. The last two are unset if the optional servers are missing.
@@ -20,13 +21,30 @@ pub(crate) fn variable(name: &str) -> Option<String> {
     env::var(name).ok().filter(|value| !value.is_empty())
 }
 
-/// The address to listen on.
-pub(crate) fn listen_address() -> Result<SocketAddr, Error> {
+/// Listens on this process's address. The process that starts the others reserves the ports. All
+/// workers of a machine share one port: Restate knows one URL for them, and the operating system
+/// assigns each connection to a live worker. On several machines, a load balancer does this.
+pub(crate) fn listen() -> Result<(TcpListener, SocketAddr), Error> {
     let address = required(LISTEN)?;
-    address.parse().map_err(|_| {
+    let address: SocketAddr = address.parse().map_err(|_| {
         let message = format!("{LISTEN} needs an address and a port, not `{address}`");
         Error::new(ErrorKind::InvalidRequest, message)
-    })
+    })?;
+    let bind = || {
+        let socket = match address {
+            SocketAddr::V4(_) => TcpSocket::new_v4()?,
+            SocketAddr::V6(_) => TcpSocket::new_v6()?,
+        };
+        socket.set_reuseaddr(true)?;
+        socket.set_reuseport(true)?;
+        // Same as in `Worker::listen`.
+        socket.set_nodelay(true)?;
+        socket.bind(address)?;
+        socket.listen(1_024)
+    };
+    let listener =
+        bind().map_err(|error| io_error(&format!("cannot listen on {address}"), error))?;
+    Ok((listener, address))
 }
 
 pub(crate) fn required(name: &str) -> Result<String, Error> {

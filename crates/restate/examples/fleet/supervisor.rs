@@ -59,8 +59,8 @@ struct Fleet {
     /// Set to `true` when all processes have to end.
     stop: watch::Sender<bool>,
     postgres: Option<postgres::Server>,
-    /// The reserved port of the workers.
-    reserved: Option<TcpSocket>,
+    /// The reserved ports of the page and of the workers.
+    reserved: Vec<TcpSocket>,
     folder: TempDir,
 }
 
@@ -68,13 +68,17 @@ impl Fleet {
     fn new() -> Self {
         let stop = watch::Sender::new(false);
         let folder = TempDir::new();
-        Self { processes: JoinSet::new(), stop, postgres: None, reserved: None, folder }
+        Self { processes: JoinSet::new(), stop, postgres: None, reserved: Vec::new(), folder }
     }
 
     async fn start(&mut self, flags: &Flags) -> Result<(), Error> {
         // Reports a wrong model setting before anything is started.
         let (_, about) = agent::choose_model(flags)?;
-        let page_port = choose_page_port(flags.port)?;
+        // Sockets that do not listen reserve the ports, so that no other program takes them while
+        // the front end or all workers are not running.
+        let reserve = |port| reserve_port(port).map_err(|error| io_error("no port is free", error));
+        let (reserved, page_address) = reserve(choose_page_port(flags.port)?)?;
+        self.reserved.push(reserved);
         let restate = Restate::prepare(self.folder.path()).await?;
         println!("The files and logs of the servers are in {}.", self.folder.path().display());
         self.keep_server("Restate", restate.words())?;
@@ -97,16 +101,12 @@ impl Fleet {
         let mut addresses = vec![(RESTATE, restate.ingress_url())];
         addresses.extend(redis.as_ref().map(|redis| (REDIS, redis.url())));
         addresses.extend(self.postgres.as_ref().map(|postgres| (POSTGRES, postgres.url())));
-        // A socket that does not listen reserves the port, so that no other program takes it while
-        // no worker is running.
-        let (reserved, worker_address) =
-            reserve_port().map_err(|error| io_error("no port is free", error))?;
-        self.reserved = Some(reserved);
+        let (reserved, worker_address) = reserve(0)?;
+        self.reserved.push(reserved);
         for name in ["Worker 1", "Worker 2"] {
             self.keep_role("worker", name, worker_address, &addresses)?;
         }
         register(&restate.admin_url(), &format!("http://{worker_address}")).await;
-        let page_address = SocketAddr::from((Ipv4Addr::LOCALHOST, page_port));
         self.keep_role("front-end", "The front end", page_address, &addresses)?;
         wait_until_ok(&format!("http://{page_address}/health")).await;
         println!("{}", describe(&about.describe(), redis.is_some(), self.postgres.is_some()));
@@ -233,12 +233,13 @@ fn choose_page_port(port: Option<u16>) -> Result<u16, Error> {
     bound.map(|address| address.port())
 }
 
-/// Binds a free port without listening on it. Sockets with the same option can listen on it.
-fn reserve_port() -> io::Result<(TcpSocket, SocketAddr)> {
+/// Binds a port, or any free one if it is 0, without listening on it. Sockets with the same option
+/// can listen on it.
+fn reserve_port(port: u16) -> io::Result<(TcpSocket, SocketAddr)> {
     let socket = TcpSocket::new_v4()?;
-    socket.set_reuseaddr(true)?;
+    // With `SO_REUSEADDR` as well, Linux would let any other program listen on the port.
     socket.set_reuseport(true)?;
-    socket.bind((Ipv4Addr::LOCALHOST, 0).into())?;
+    socket.bind((Ipv4Addr::LOCALHOST, port).into())?;
     let address = socket.local_addr()?;
     Ok((socket, address))
 }

@@ -1,10 +1,8 @@
 //! A worker. It performs the runs that Restate assigns to it.
 
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::net::{TcpListener, TcpSocket};
 use turnstream::item::Part;
 use turnstream::provider::Provider;
 use turnstream::stream::TurnStream;
@@ -15,7 +13,7 @@ use turnstream_restate::Worker;
 use crate::events::open_hub;
 use crate::flags::Flags;
 use crate::guard::end_with_input;
-use crate::settings::{NAME, POSTGRES, io_error, listen_address, variable};
+use crate::settings::{NAME, POSTGRES, listen, variable};
 use crate::{AGENT, agent};
 
 /// How long a starting worker waits for PostgreSQL.
@@ -39,27 +37,9 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {
             }
         }
     }
-    let address = listen_address()?;
-    let listener =
-        listen(address).map_err(|error| io_error(&format!("cannot listen on {address}"), error))?;
+    let (listener, _) = listen()?;
     worker.serve(listener, std::future::pending::<()>()).await;
     Ok(())
-}
-
-/// Listens on the same port as the other workers of this machine. Restate knows one URL for all of
-/// them, and the operating system assigns each connection to a live worker. On several machines a
-/// load balancer does this.
-fn listen(address: SocketAddr) -> std::io::Result<TcpListener> {
-    let socket = match address {
-        SocketAddr::V4(_) => TcpSocket::new_v4()?,
-        SocketAddr::V6(_) => TcpSocket::new_v6()?,
-    };
-    socket.set_reuseaddr(true)?;
-    socket.set_reuseport(true)?;
-    // Same as in `Worker::listen`.
-    socket.set_nodelay(true)?;
-    socket.bind(address)?;
-    socket.listen(1_024)
 }
 
 /// A provider that prints which process sends a request, so that the user knows which process to
