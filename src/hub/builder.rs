@@ -96,10 +96,10 @@ impl HubBuilder {
     /// hook [`on_long_poll`](crate::agent::hook::Hook::on_long_poll) reports such a poll
     /// afterwards.
     ///
-    /// The hub looks for such tools in a task of its own, which needs another thread than the
-    /// blocked one: a runtime with a single thread reports nothing. `warn` runs in this task, so
-    /// it must return quickly. Tools of sub-agents, and tools that run on another machine, are not
-    /// observed.
+    /// The hub looks for such tools in a task for each run, which ends with the run. The task needs
+    /// another thread than the blocked one: a runtime with a single thread reports nothing. `warn`
+    /// runs in this task, so it must return quickly; a panic in it is ignored. Tools of sub-agents,
+    /// and tools that run on another machine, are not observed.
     ///
     /// ```
     /// use std::time::Duration;

@@ -81,8 +81,7 @@ pub fn seal(
         turn: before.into(),
         pending_error: None,
         interrupt: None,
-        has_open_request: false,
-        was_polled: false,
+        request: RequestState::Unsent,
     }))
 }
 
@@ -96,10 +95,18 @@ struct Sealed<T> {
     /// The error to yield once all earlier events have been yielded.
     pending_error: Option<Error>,
     interrupt: Option<Box<dyn InterruptTurn>>,
-    /// Whether the source has been polled, and so has sent its request, and the latest attempt has
-    /// not been refused.
-    has_open_request: bool,
-    was_polled: bool,
+    request: RequestState,
+}
+
+/// The state of a turn's request, which decides whether an interrupted turn has used tokens.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestState {
+    /// The source has not been polled.
+    Unsent,
+    Sent,
+    /// The server has refused the request, and it is sent again after a delay. Until the next
+    /// attempt yields something, no tokens are assumed.
+    Refused,
 }
 
 /// Decides when a turn is interrupted.
@@ -118,8 +125,10 @@ impl<T: TurnSource> Stream for Sealed<T> {
         let mut this = self.project();
         loop {
             if let Some(event) = this.turn.next_event() {
-                // The request is sent again after a delay.
-                *this.has_open_request = !matches!(event, TurnEvent::Retrying { .. });
+                *this.request = match event {
+                    TurnEvent::Retrying { .. } => RequestState::Refused,
+                    _ => RequestState::Sent,
+                };
                 return Poll::Ready(Some(Ok(event)));
             }
             let Some(source) = this.source.as_mut().as_pin_mut() else {
@@ -129,18 +138,17 @@ impl<T: TurnSource> Stream for Sealed<T> {
                 && interrupt.is_requested()
             {
                 this.source.set(None);
-                let is_charged = *this.has_open_request;
-                this.turn.interrupt(|| match is_charged {
-                    true => interrupt.estimate_request_tokens(),
-                    false => 0,
+                let request = *this.request;
+                this.turn.interrupt(|| match request {
+                    RequestState::Sent => interrupt.estimate_request_tokens(),
+                    RequestState::Unsent | RequestState::Refused => 0,
                 });
                 continue;
             }
-            let polled = source.poll_turn(cx, this.turn);
-            if !*this.was_polled {
-                (*this.was_polled, *this.has_open_request) = (true, true);
+            if *this.request == RequestState::Unsent {
+                *this.request = RequestState::Sent;
             }
-            match ready!(polled) {
+            match ready!(source.poll_turn(cx, this.turn)) {
                 Some(Ok(())) => {
                     if this.turn.is_finished() {
                         this.source.set(None);

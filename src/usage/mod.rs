@@ -63,7 +63,7 @@ pub struct Usage {
     pub cache_write_1h_input_tokens: u64,
     /// The number of these tokens, input and output, that are an estimate, because a turn was
     /// [interrupted](crate::RunHandle::interrupt_turn) before the provider had reported them. The
-    /// estimate is a token for each four bytes.
+    /// output is estimated as a token for each four bytes, and the request as before a compaction.
     #[serde(skip_serializing_if = "is_zero")]
     pub estimated_tokens: u64,
 }

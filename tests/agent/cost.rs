@@ -16,18 +16,11 @@ use turnstream::usage::{
 };
 use turnstream::{Agent, Error, ErrorKind, Event, Outcome, Request, Usage};
 
+use turnstream_test_support::items::token_usage;
 use turnstream_test_support::sent_at::SentAt;
 use turnstream_test_support::tools::spec;
 
-const TURN_USAGE: Usage = Usage {
-    input_tokens: 1_000,
-    output_tokens: 0,
-    cache_read_input_tokens: 0,
-    cache_write_input_tokens: 0,
-    reasoning_tokens: 0,
-    cache_write_1h_input_tokens: 0,
-    estimated_tokens: 0,
-};
+const TURN_USAGE: Usage = token_usage(1_000, 0);
 
 fn price_per_million(input: f64) -> Price {
     Price { input, ..Price::default() }

@@ -12,18 +12,11 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::StopReason;
 use turnstream::{Error, ErrorKind, Event, Item, Outcome, Toolkit, Usage};
 
+use turnstream_test_support::items::token_usage;
 use turnstream_test_support::runs::limits_with_max_turns;
 use turnstream_test_support::tools::uncounted_tool;
 
-const TURN_USAGE: Usage = Usage {
-    input_tokens: 10,
-    output_tokens: 5,
-    cache_read_input_tokens: 0,
-    cache_write_input_tokens: 0,
-    reasoning_tokens: 0,
-    cache_write_1h_input_tokens: 0,
-    estimated_tokens: 0,
-};
+const TURN_USAGE: Usage = token_usage(10, 5);
 
 fn tool_call_reply() -> Reply {
     Reply::text("so").call("t", json!({})).usage(TURN_USAGE)

@@ -31,18 +31,11 @@ use turnstream::world::{
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Run, TurnEvent, Usage};
 
 use turnstream_test_support::cases;
+use turnstream_test_support::items::token_usage;
 use turnstream_test_support::tools::spec;
 
 /// The usage of each request of a hook.
-const JUDGE_USAGE: Usage = Usage {
-    input_tokens: 5,
-    output_tokens: 0,
-    cache_read_input_tokens: 0,
-    cache_write_input_tokens: 0,
-    reasoning_tokens: 0,
-    cache_write_1h_input_tokens: 0,
-    estimated_tokens: 0,
-};
+const JUDGE_USAGE: Usage = token_usage(5, 0);
 
 /// The values that an engine stores across all attempts, as JSON.
 #[derive(Default)]

@@ -143,8 +143,7 @@ async fn the_answer_of_another_server_can_be_stopped_and_redirected() {
     let asked = model.asked().await;
     asked.say("One ");
     page.wait_for_words("One").await;
-    page.run("document.getElementById('text').value = 'Rather two'").await;
-    page.click("#stop-answer").await;
+    page.stop_answer_with("Rather two").await;
     let next = model.asked().await;
     drop(asked);
     assert_eq!(next.body["messages"].as_array().unwrap().last().unwrap()["content"], "Rather two");

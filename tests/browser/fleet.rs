@@ -271,8 +271,7 @@ async fn a_stopped_answer_is_followed_by_the_typed_message_even_if_the_worker_is
     let asked = model.asked().await;
     asked.say("One ");
     page.wait_for_words("One").await;
-    page.run("document.getElementById('text').value = 'Rather two'").await;
-    page.click("#stop-answer").await;
+    page.stop_answer_with("Rather two").await;
     let next = model.asked().await;
     drop(asked);
     fleet.kill(&[&fleet.worker_of("s").0]);

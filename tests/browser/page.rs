@@ -69,6 +69,12 @@ impl Page {
         self.wait(&format!("document.getElementById('column').innerText.includes({words})")).await;
     }
 
+    /// Types a message, and stops the model's answer with it.
+    pub(crate) async fn stop_answer_with(&self, text: &str) {
+        self.run(&format!("document.getElementById('text').value = {}", Value::from(text))).await;
+        self.click("#stop-answer").await;
+    }
+
     /// Waits until no run is active.
     pub(crate) async fn wait_until_idle(&self) {
         self.wait("document.body.dataset.running === 'false'").await;

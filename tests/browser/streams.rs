@@ -527,8 +527,7 @@ async fn stop_answer_ends_the_words_and_sends_the_typed_message() {
     let asked = model.asked().await;
     asked.say("First, I delete ");
     page.wait_for_words("First, I delete").await;
-    page.run("document.getElementById('text').value = 'Delete nothing'").await;
-    page.click("#stop-answer").await;
+    page.stop_answer_with("Delete nothing").await;
     // The model has not ended its turn.
     let next = model.asked().await;
     drop(asked);
@@ -559,8 +558,7 @@ async fn stop_answer_lets_a_running_tool_finish() {
     let research = model.asked().await;
     research.say("I begin");
     page.wait_for_words("I begin").await;
-    page.run("document.getElementById('text').value = 'And when?'").await;
-    page.click("#stop-answer").await;
+    page.stop_answer_with("And when?").await;
     page.wait("document.querySelector('#waiting li')").await;
     research.say(" and find it.");
     research.end();

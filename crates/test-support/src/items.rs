@@ -6,8 +6,17 @@ use turnstream::context::Compaction;
 use turnstream::item::{Content, ResultKind, StopReason, ToolCall, ToolResult, TurnInfo};
 use turnstream::{History, Item, Usage};
 
-pub fn token_usage(input_tokens: u64, output_tokens: u64) -> Usage {
-    Usage { input_tokens, output_tokens, ..Usage::default() }
+/// A usage without cached and reasoning tokens. Unlike `Usage::default`, it can be a constant.
+pub const fn token_usage(input_tokens: u64, output_tokens: u64) -> Usage {
+    Usage {
+        input_tokens,
+        output_tokens,
+        cache_read_input_tokens: 0,
+        cache_write_input_tokens: 0,
+        reasoning_tokens: 0,
+        cache_write_1h_input_tokens: 0,
+        estimated_tokens: 0,
+    }
 }
 
 pub fn history_of(items: impl IntoIterator<Item = Item>) -> History {

@@ -25,6 +25,8 @@ use turnstream::Usage;
 use turnstream::provider::Reply;
 use turnstream::turn::StopReason;
 
+use turnstream_test_support::items::token_usage;
+
 /// How a turn ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TurnEnding {
@@ -297,13 +299,10 @@ fn extend_scripts(
 
 /// The usage of every turn.
 const TURN_USAGE: Usage = Usage {
-    input_tokens: 10,
-    output_tokens: 3,
     cache_read_input_tokens: 2,
     cache_write_input_tokens: 1,
     reasoning_tokens: 1,
-    cache_write_1h_input_tokens: 0,
-    estimated_tokens: 0,
+    ..token_usage(10, 3)
 };
 
 impl ScriptTurn {

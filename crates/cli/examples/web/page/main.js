@@ -271,7 +271,7 @@ class OpenSession {
 
   /** Sends a message. The server refuses it if calls wait for approval, unless they may be given up. */
   async send(text, isAfterwards, mayGiveUp) {
-    if (this.isRunning && !isAfterwards && await this.#steer(text)) return;
+    if (this.isRunning && !isAfterwards && await this.#steer(text) !== null) return;
     // Sending the same message again does not start a second run.
     const body = mayGiveUp ? { text, waiting_calls: 'give_up' } : { text };
     const { run, is_queued: isQueued } = await startOnce(this.id, body);
@@ -279,16 +279,16 @@ class OpenSession {
     else scrollToNewest();
   }
 
-  /** Sends input to the model while it works. If the run has just ended, nothing is sent. */
+  /** Sends input to the model while it works, and returns its id. If the run has just ended, nothing is sent. */
   async #steer(text) {
     try {
       const { id } = await post(sessionPath(this.id, 'steer'), { text });
       this.#waits(id, text, 'Will be sent with the next request');
+      return id;
     } catch (error) {
-      if (error.status === 409) return false;
+      if (error.status === 409) return null;
       throw error;
     }
-    return true;
   }
 
   async resume() {
@@ -303,7 +303,13 @@ class OpenSession {
   /** Ends the model's answer, but not its tools. A message in the input field is sent, and answered next. */
   async stopAnswer() {
     const text = byId('text').value.trim();
-    if (text && await this.#steer(text)) byId('text').value = '';
+    if (text) {
+      const id = await this.#steer(text);
+      if (id === null) return;
+      byId('text').value = '';
+      // The model may be answering the message already.
+      if (!this.#waiting.has(id)) return;
+    }
     await post(sessionPath(this.id, 'stop'), { answer_only: true });
   }
 
