@@ -127,6 +127,7 @@ mod settings;
 
 pub use builder::HubBuilder;
 pub use hub::{Hub, HubStats, Reservation, RunOwner};
+pub(crate) use inbox::command_inbox::ensure_short_id;
 pub use inbox::command_inbox::{Command, CommandInbox, SentCommand};
 pub use inbox::memory_inbox::MemoryInbox;
 pub use log::event_log::{

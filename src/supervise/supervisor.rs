@@ -34,7 +34,8 @@ use crate::supervise::{Restart, Supervised, SupervisedStream, SupervisorHandle};
 /// [`Pool`](crate::agent::Pool).
 #[must_use = "streams do nothing unless polled"]
 pub struct Supervisor<K> {
-    /// The streams of all runs.
+    /// The streams of all runs. Unlike `StreamMap`, which polls each stream that waits at every
+    /// event, this type polls only the streams that have been woken.
     streams: SelectAll<SlotStream>,
     runs: HashMap<u64, SupervisedRun<K>>,
     /// The reports to yield before the streams are polled.

@@ -7,6 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision};
+use turnstream::event::EndReason;
 use turnstream::hub::{Command, Hub};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::Tool;
@@ -132,6 +133,27 @@ fn a_run_whose_model_is_interrupted_by_a_command_ends_identically_in_each_attemp
                 println!("the model is interrupted before operation {operation}");
                 check_each_loss(make).await;
             }
+        }
+    });
+}
+
+/// An interrupt that names delivered input must have no effect, in an attempt that has not delivered
+/// the input itself, too.
+#[test]
+fn an_interrupt_for_input_never_ends_the_answer_to_it() {
+    paused_runtime().block_on(async {
+        for operation in (0..14).step_by(sample_step(3)) {
+            let make = || {
+                let run =
+                    LossyRun::new(&busy_agent(), &MemoryEngine::new(), Start::Input("Do it."));
+                let steer = Command::Steer(vec![Item::user("And this.")]);
+                run.engine.send("i1", steer).unwrap();
+                let interrupt = Command::InterruptTurnFor { input_id: "i1".to_owned() };
+                sending_at(run, operation, interrupt)
+            };
+            println!("the model is interrupted for input before operation {operation}");
+            let outcome = check_each_loss(make).await;
+            assert_eq!(outcome.reason, EndReason::Completed);
         }
     });
 }

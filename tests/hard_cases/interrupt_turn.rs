@@ -116,6 +116,55 @@ mod interrupt_of_a_streaming_turn {
     }
 
     #[tokio::test]
+    async fn an_interrupt_for_input_that_waits_lets_the_model_read_it() {
+        for is_follow_up in [false, true] {
+            let (agent, _) = scripted_agent([endless_reply(), "Then not.".into()], vec![]);
+            let mut run = agent.run("go");
+            pull_ready(&mut run);
+            let queue = if is_follow_up { Run::follow_up } else { Run::steer };
+            let receipt = queue(&run, "Do not look").unwrap();
+            run.interrupt_turn_for(&receipt);
+            let handle = run.handle();
+            let outcome = run.outcome().await;
+            check_outcome(&outcome, EndReason::Completed, 2);
+            assert_eq!(outcome.text, "Then not.");
+            assert_eq!(handle.delivery_turn(&receipt), Some(2));
+        }
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_for_input_that_was_delivered_does_not_end_its_answer() {
+        let answer = Reply::text("Then not. It is as you say, and no other way.");
+        let (agent, _) = scripted_agent([endless_reply(), answer], vec![]);
+        let mut run = agent.run("go");
+        pull_ready(&mut run);
+        let receipt = run.steer("Do not look").unwrap();
+        run.interrupt_turn_for(&receipt);
+        let is_second =
+            |event: &Event| event.text_delta().is_some_and(|text| text.contains("Then"));
+        pull_until(&mut run, is_second).await;
+        run.interrupt_turn_for(&receipt);
+        let outcome = run.outcome().await;
+        check_outcome(&outcome, EndReason::Completed, 2);
+        assert!(outcome.text.ends_with("no other way."));
+    }
+
+    #[tokio::test]
+    async fn an_interrupt_for_input_of_another_run_does_nothing() {
+        let (agent, _) = scripted_agent(["Bye.".into(), Reply::text("Hello to you all.")], vec![]);
+        let other = agent.run("go");
+        let receipt = other.steer("Do not look").unwrap();
+        drop(other);
+        let (agent, _) = scripted_agent([Reply::text("Hello to you all.")], vec![]);
+        let mut run = agent.run("go");
+        pull_until(&mut run, |event: &Event| event.text_delta().is_some()).await;
+        run.interrupt_turn_for(&receipt);
+        let outcome = run.outcome().await;
+        check_outcome(&outcome, EndReason::Completed, 1);
+        assert_eq!(outcome.text, "Hello to you all.");
+    }
+
+    #[tokio::test]
     async fn input_that_is_delivered_together_with_other_input_is_answered() {
         let (agent, model) = scripted_agent([endless_reply(), "Both.".into()], vec![]);
         let mut run = agent.with_recorder(replays::replaying_recorder()).run("go");

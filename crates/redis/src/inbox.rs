@@ -166,7 +166,10 @@ pub(crate) async fn send(
     // Interrupts, which are small, are accepted even if the inbox is full.
     let is_interrupt = matches!(
         command,
-        Command::Interrupt | Command::InterruptWithReason(_) | Command::InterruptTurn
+        Command::Interrupt
+            | Command::InterruptWithReason(_)
+            | Command::InterruptTurn
+            | Command::InterruptTurnFor { .. }
     );
     let capacity = match is_interrupt {
         true => settings.max_waiting.saturating_add(MAX_EXTRA_INTERRUPTS),

@@ -259,9 +259,10 @@ impl Client {
     ) -> Result<InputReceipt, Error> {
         ensure_short("the id of a command", id)?;
         let interrupt = match &command {
-            Command::Interrupt | Command::InterruptWithReason(_) | Command::InterruptTurn => {
-                Some(command.clone())
-            }
+            Command::Interrupt
+            | Command::InterruptWithReason(_)
+            | Command::InterruptTurn
+            | Command::InterruptTurnFor { .. } => Some(command.clone()),
             _ => None,
         };
         let stored = StoredCommand { id: id.to_owned(), command };

@@ -50,7 +50,14 @@ pub(in crate::agent) fn deliver_next_input(
         );
     }
     let appended = match notes.is_empty() {
-        true => run.effects.draw(EffectKind::DeliveredInput, || next_input_event(run, &state)),
+        true => {
+            let event =
+                run.effects.draw(EffectKind::DeliveredInput, || next_input_event(run, &state));
+            if let Some(Event::Appended { id, .. }) = &event {
+                run.control().inbox.record_delivery(id, state.counts.model_calls + 1);
+            }
+            event
+        }
         false => Some(Event::Appended { why: AppendReason::Hook, id: run.new_id(), items: notes }),
     };
     let appended = appended.map(|event| match event {

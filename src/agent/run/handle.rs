@@ -145,6 +145,18 @@ impl RunHandle {
         }
     }
 
+    /// Interrupts the model so that it receives this input, unless the command with this id has
+    /// already done so.
+    pub(crate) fn interrupt_turn_for_once(&self, id: String, input_id: &str) {
+        self.control.inbox.if_queued(input_id, || self.interrupt_turn_once(id));
+    }
+
+    /// Like [`interrupt_open_turn_once`](Self::interrupt_open_turn_once), unless the model has
+    /// received this input. The input may still be in the engine's queue.
+    pub(crate) fn interrupt_open_turn_for_once(&self, id: String, input_id: &str) {
+        self.control.inbox.if_undelivered(input_id, || self.interrupt_open_turn_once(id));
+    }
+
     /// Lets [`open_poll`](Self::open_poll) return the polls of the run's tools.
     pub(crate) fn observe_polls(&self) {
         self.control.tools.current_poll.get_or_init(Arc::default);
@@ -212,9 +224,10 @@ impl RunHandle {
     ///
     /// In both cases, if input is queued then, the run continues with this input. Otherwise, the
     /// run ends with the reason `interrupted`. To redirect the model, first queue the input with
-    /// [`steer`](Self::steer), and then call this method. Once the input is delivered, the
-    /// interrupt has no further effect. A wait for a [pool](crate::agent::Pool) or for a retry
-    /// ends, whereas a hook or a compaction that is running finishes first.
+    /// [`steer`](Self::steer), and then call [`interrupt_turn_for`](Self::interrupt_turn_for). Once
+    /// the input is delivered, the interrupt has no further effect. A wait for a
+    /// [pool](crate::agent::Pool) or for a retry ends, whereas a hook or a compaction that is
+    /// running finishes first.
     ///
     /// Sub-agents are tools of this run, and so they finish. To interrupt the model of a sub-agent,
     /// use [its handle](Self::sub_agent_handle).
@@ -242,6 +255,34 @@ impl RunHandle {
     /// ```
     pub fn interrupt_turn(&self) {
         self.control.signals.interrupt_turn();
+    }
+
+    /// Interrupts the model, like [`interrupt_turn`](Self::interrupt_turn), so that it receives
+    /// this queued input. If the input has been delivered meanwhile, this method has no effect, so
+    /// an answer to the input is never cut off.
+    ///
+    /// ```
+    /// use futures::StreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::event::{Event, TurnEvent};
+    /// use turnstream::provider::Scripted;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let model = Scripted::new(["A long answer about something else.", "A poem, then."]);
+    /// let mut run = Agent::new(model).run("Hi");
+    /// let receipt = loop {
+    ///     if let Some(Event::Turn(TurnEvent::TextDelta { .. })) = run.next().await.transpose()? {
+    ///         break run.steer("Write a poem instead.").expect("the run continues");
+    ///     }
+    /// };
+    /// run.interrupt_turn_for(&receipt);
+    /// assert_eq!(run.outcome().await.text, "A poem, then.");
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn interrupt_turn_for(&self, receipt: &InputReceipt) {
+        self.control.inbox.if_queued(&receipt.id, || self.interrupt_turn());
     }
 
     /// Ends the run after the current turn. The turn's response and tool calls are completed and
@@ -570,6 +611,12 @@ macro_rules! forward_handle_methods {
         /// Interrupts the model, but not the tools; see [`RunHandle::interrupt_turn`].
         pub fn interrupt_turn(&self) {
             self.$($handle)+.interrupt_turn();
+        }
+
+        /// Interrupts the model so that it receives this queued input; see
+        /// [`RunHandle::interrupt_turn_for`].
+        pub fn interrupt_turn_for(&self, receipt: &$crate::agent::InputReceipt) {
+            self.$($handle)+.interrupt_turn_for(receipt);
         }
 
         /// Ends the run after the current turn; see [`RunHandle::stop_after_turn`].

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::durable::engine::StoredCommand;
 use crate::error::{Error, ErrorKind};
-use crate::hub::{Command, NotRunning};
+use crate::hub::{Command, NotRunning, ensure_short_id};
 
 /// The maximum size of the input that waits for a run or that the run has taken but not delivered,
 /// in bytes of JSON. The verdicts that wait have the same limit of their own, so that input never
@@ -21,9 +21,6 @@ const MAX_WAITING_BYTES: usize = 8 << 20;
 
 /// The maximum number of commands that wait for a run.
 const MAX_WAITING_COMMANDS: usize = 1_000;
-
-/// The maximum length of a command's id, in bytes.
-const MAX_COMMAND_ID_BYTES: usize = 1 << 10;
 
 /// Queues the commands for a session, and tracks the waiters that must be woken when a command
 /// arrives. The engine stores the queue.
@@ -99,14 +96,15 @@ impl CommandQueue {
         if self.run.is_none() && !waits_for_run(&command) {
             return Err(NotRunning { run: session.to_owned() }.into());
         }
-        if command.id.len() > MAX_COMMAND_ID_BYTES {
-            let bytes = command.id.len();
-            let message = format!(
-                "the command's id has {bytes} bytes, at most {MAX_COMMAND_ID_BYTES} are stored"
-            );
-            return Err(Error::new(ErrorKind::TooLarge, message));
+        ensure_short_id(&command.id)?;
+        if let Command::InterruptTurnFor { input_id } = &command.command {
+            ensure_short_id(input_id)?;
         }
         let is_interrupt = command.command.is_interrupt();
+        if let Command::InterruptTurnFor { .. } = command.command {
+            // The new command waits for later input, and does what the queued command would do.
+            self.commands.retain(|queued| !is_same_kind(queued, &command));
+        }
         // A second command that ends the run or the turn would change nothing, so it does not fill
         // the queue.
         let is_queued = |queued: &StoredCommand| {
@@ -270,7 +268,7 @@ pub(in crate::durable) fn ends_run(stored: &StoredCommand) -> bool {
 
 /// Returns whether the command ends the run or the current turn.
 fn is_signal(stored: &StoredCommand) -> bool {
-    ends_run(stored) || stored.command == Command::InterruptTurn
+    ends_run(stored) || stored.command.is_turn_interrupt()
 }
 
 fn is_same_kind(a: &StoredCommand, b: &StoredCommand) -> bool {
@@ -420,6 +418,22 @@ mod tests {
         queue.wait(waiter("w2", None));
         queue.take("run-3", Some(0));
         assert_eq!(queue.push("s", steer("a")).unwrap(), [""; 0]);
+    }
+
+    #[test]
+    fn an_interrupt_for_input_replaces_an_earlier_one_and_follows_the_input() {
+        let mut queue = CommandQueue::default();
+        queue.take("run-1", Some(0));
+        for (input, interrupt) in [("a", "x"), ("b", "y")] {
+            queue.push("s", steer(input)).unwrap();
+            let command = Command::InterruptTurnFor { input_id: input.to_owned() };
+            queue.push("s", stored(interrupt, command)).unwrap();
+        }
+        assert_eq!(ids(queue.take("run-1", Some(0))), "a b y");
+        let command = Command::InterruptTurnFor { input_id: "a".to_owned() };
+        queue.push("s", stored("z", command)).unwrap();
+        queue.finish("run-1", Vec::new());
+        assert_eq!(ids(queue.take("run-2", Some(0))), "");
     }
 
     #[test]
@@ -591,6 +605,10 @@ mod tests {
     fn a_command_with_a_long_id_is_refused() {
         let mut queue = running();
         let error = queue.push("s", interrupt(&"i".repeat(1 << 20))).unwrap_err();
+        assert_eq!((error.kind(), queue), (ErrorKind::TooLarge, running()));
+        let mut queue = running();
+        let command = Command::InterruptTurnFor { input_id: "i".repeat(1 << 20) };
+        let error = queue.push("s", stored("c", command)).unwrap_err();
         assert_eq!((error.kind(), queue), (ErrorKind::TooLarge, running()));
     }
 }

@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::agent::shorten_interrupt_reason;
 use crate::error::{Error, ErrorKind};
-use crate::hub::Command;
+use crate::hub::{Command, ensure_short_id};
 use crate::item::{Content, GrantTerms, Item, PendingCall, RawJson};
 use crate::tool::{OutputStatus, ToolOutput, Verdict};
 
@@ -27,6 +27,9 @@ enum ActionJson {
         reason: Option<String>,
     },
     InterruptTurn,
+    InterruptTurnFor {
+        input_id: String,
+    },
     StopAfterTurn,
     Steer {
         items: Vec<Item>,
@@ -69,7 +72,7 @@ enum VerdictJson {
 /// # Errors
 ///
 /// Returns an [`Unsupported`](ErrorKind::Unsupported) error if the command cannot be written as
-/// JSON.
+/// JSON, or a [`TooLarge`](ErrorKind::TooLarge) error if it names input by a long id.
 pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Error> {
     let command = match command {
         Command::Interrupt => ActionJson::Interrupt { reason: None },
@@ -77,6 +80,10 @@ pub(crate) fn command_to_json(id: &str, command: Command) -> Result<String, Erro
             ActionJson::Interrupt { reason: shorten_interrupt_reason(&reason) }
         }
         Command::InterruptTurn => ActionJson::InterruptTurn,
+        Command::InterruptTurnFor { input_id } => {
+            ensure_short_id(&input_id)?;
+            ActionJson::InterruptTurnFor { input_id }
+        }
         Command::StopAfterTurn => ActionJson::StopAfterTurn,
         Command::Steer(items) => ActionJson::Steer { items },
         Command::FollowUp(items) => ActionJson::FollowUp { items },
@@ -116,6 +123,7 @@ pub(crate) fn command_from_json(json: &[u8]) -> Option<(String, Command)> {
             reason.map_or(Command::Interrupt, Command::InterruptWithReason)
         }
         ActionJson::InterruptTurn => Command::InterruptTurn,
+        ActionJson::InterruptTurnFor { input_id } => Command::InterruptTurnFor { input_id },
         ActionJson::StopAfterTurn => Command::StopAfterTurn,
         ActionJson::Steer { items } => Command::Steer(items),
         ActionJson::FollowUp { items } => Command::FollowUp(items),

@@ -20,6 +20,12 @@ pub enum Command {
     InterruptWithReason(String),
     /// Interrupts the model, but not the tools; see [`RunHandle::interrupt_turn`].
     InterruptTurn,
+    /// Interrupts the model, but not the tools, unless it has received this input; see
+    /// [`RunHandle::interrupt_turn_for`].
+    InterruptTurnFor {
+        /// The id of the input's receipt.
+        input_id: String,
+    },
     /// Ends the run after its current turn; see [`RunHandle::stop_after_turn`].
     StopAfterTurn,
     /// Adds these items as input before the next model request; see [`RunHandle::steer`].
@@ -121,10 +127,15 @@ impl Command {
         matches!(self, Self::Interrupt | Self::InterruptWithReason(_))
     }
 
+    /// Returns whether the command interrupts the model, but not the tools.
+    pub(crate) fn is_turn_interrupt(&self) -> bool {
+        matches!(self, Self::InterruptTurn | Self::InterruptTurnFor { .. })
+    }
+
     /// Returns whether the command interrupts the run or its model. Such a command is small, and is
     /// accepted even if many commands wait.
     pub(crate) fn is_urgent(&self) -> bool {
-        self.is_interrupt() || *self == Self::InterruptTurn
+        self.is_interrupt() || self.is_turn_interrupt()
     }
 
     /// Applies the command to the run that this handle controls.
@@ -139,6 +150,7 @@ impl Command {
             Self::Interrupt => handle.interrupt(),
             Self::InterruptWithReason(reason) => handle.interrupt_with_reason(reason),
             Self::InterruptTurn => handle.interrupt_turn_once(id),
+            Self::InterruptTurnFor { input_id } => handle.interrupt_turn_for_once(id, &input_id),
             Self::StopAfterTurn => handle.stop_after_turn(),
             Self::Steer(items) => handle.enqueue_as(id, false, items).map_err(refused)?,
             Self::FollowUp(items) => handle.enqueue_as(id, true, items).map_err(refused)?,
@@ -157,6 +169,18 @@ impl Command {
         }
         Ok(())
     }
+}
+
+/// Returns an error if the id of a command, or of input, is too long to be stored.
+pub(crate) fn ensure_short_id(id: &str) -> Result<(), Error> {
+    /// The maximum length of an id, in bytes.
+    const MAX_ID_BYTES: usize = 1 << 10;
+    if id.len() <= MAX_ID_BYTES {
+        return Ok(());
+    }
+    let bytes = id.len();
+    let message = format!("the command's id has {bytes} bytes, at most {MAX_ID_BYTES} are stored");
+    Err(Error::new(ErrorKind::TooLarge, message))
 }
 
 impl_debug!(SentCommand(it), id = it.id, command = it.command);

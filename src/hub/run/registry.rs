@@ -105,6 +105,10 @@ impl RunPlace {
                 handle.interrupt_open_turn_once(id);
                 Ok(())
             }
+            (Command::InterruptTurnFor { input_id }, Some(_)) => {
+                handle.interrupt_open_turn_for_once(id, &input_id);
+                Ok(())
+            }
             (command, Some(_)) if !command.is_interrupt() => {
                 refused("a durable run receives this command through its engine, which stores it")
             }

@@ -92,17 +92,21 @@ pub(crate) struct StopBody {
     /// Ends the model's answer, but not its tools.
     #[serde(default)]
     answer_only: bool,
+    /// The id of the message that the model answers next. An answer to it is not ended.
+    answer_next: Option<String>,
     /// The reason for stopping, which the model reads.
     reason: Option<String>,
 }
 
 impl StopBody {
     pub(crate) fn to_command(&self) -> Command {
-        match &self.reason {
-            _ if self.after_turn => Command::StopAfterTurn,
-            _ if self.answer_only => Command::InterruptTurn,
-            Some(reason) => Command::InterruptWithReason(reason.clone()),
-            None => Command::Interrupt,
+        let Self { after_turn, answer_only, answer_next, reason } = self;
+        match (answer_next.clone(), reason.clone()) {
+            _ if *after_turn => Command::StopAfterTurn,
+            (Some(input_id), _) if *answer_only => Command::InterruptTurnFor { input_id },
+            _ if *answer_only => Command::InterruptTurn,
+            (_, Some(reason)) => Command::InterruptWithReason(reason),
+            (_, None) => Command::Interrupt,
         }
     }
 }

@@ -174,6 +174,7 @@ pub(super) async fn an_interrupt_of_the_model_lets_the_tools_finish_and_the_inpu
     let mut stops = Vec::new();
     let mut results = 0;
     let mut texts = 0;
+    let mut input = None;
     while let Some(Ok(event)) = events.next().await {
         if let Event::Tool(ToolEvent::Started { .. }) = &event {
             hub.send(&run, Command::Steer(vec![Item::user("Also this")])).await.unwrap();
@@ -184,8 +185,16 @@ pub(super) async fn an_interrupt_of_the_model_lets_the_tools_finish_and_the_inpu
         texts += usize::from(event.text_delta().is_some());
         if texts == 1 {
             texts += 1;
-            hub.send(&run, Command::Steer(vec![Item::user("No")])).await.unwrap();
-            hub.send(&run, Command::InterruptTurn).await.unwrap();
+            let steer = Command::Steer(vec![Item::user("No")]);
+            let input_id = hub.send(&run, steer).await.unwrap().id;
+            hub.send(&run, Command::InterruptTurnFor { input_id: input_id.clone() }).await.unwrap();
+            input = Some(input_id);
+        }
+        if let Event::Appended { id, .. } = &event
+            && input.as_ref() == Some(id)
+        {
+            // The model answers the input now, and is not interrupted again. The run may have ended.
+            let _ = hub.send(&run, Command::InterruptTurnFor { input_id: id.clone() }).await;
         }
         stops.extend(event.turn_complete().map(|turn| turn.stop_reason().clone()));
     }

@@ -111,6 +111,32 @@ impl Inbox {
         Some(input)
     }
 
+    /// Records the request that delivers input which an earlier attempt of a durable run has
+    /// dequeued.
+    pub(in crate::agent) fn record_delivery(&self, id: &str, turn: u32) {
+        let mut queues = lock_ignoring_poison(&self.queues);
+        if !queues.delivery_turns.contains_key(id) {
+            queues.delivery_turns.insert(id.to_owned(), turn);
+        }
+    }
+
+    /// Calls `act` if this input is queued. The input is not dequeued meanwhile.
+    pub(in crate::agent) fn if_queued(&self, id: &str, act: impl FnOnce()) {
+        let queues = lock_ignoring_poison(&self.queues);
+        if queues.steering.iter().chain(&queues.follow_ups).any(|input| input.id == id) {
+            act();
+        }
+    }
+
+    /// Calls `act` unless the run is over or this input has been dequeued. The input is not dequeued
+    /// meanwhile.
+    pub(in crate::agent) fn if_undelivered(&self, id: &str, act: impl FnOnce()) {
+        let queues = lock_ignoring_poison(&self.queues);
+        if !queues.is_closed && !queues.delivery_turns.contains_key(id) {
+            act();
+        }
+    }
+
     pub(in crate::agent) fn delivery_turn(&self, id: &str) -> Option<u32> {
         lock_ignoring_poison(&self.queues).delivery_turns.get(id).copied()
     }

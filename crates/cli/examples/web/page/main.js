@@ -46,6 +46,8 @@ class OpenSession {
   #outcome = null;
   /** Messages that were sent and have not reached the model yet. */
   #waiting = new Map();
+  /** The id of the last message that was sent while the model worked. */
+  #steered;
   #todo = [];
   isRunning = false;
 
@@ -284,6 +286,7 @@ class OpenSession {
     try {
       const { id } = await post(sessionPath(this.id, 'steer'), { text });
       this.#waits(id, text, 'Will be sent with the next request');
+      this.#steered = id;
       return id;
     } catch (error) {
       if (error.status === 409) return null;
@@ -304,13 +307,13 @@ class OpenSession {
   async stopAnswer() {
     const text = byId('text').value.trim();
     if (text) {
-      const id = await this.#steer(text);
-      if (id === null) return;
+      if (await this.#steer(text) === null) return;
       byId('text').value = '';
-      // The model may be answering the message already.
-      if (!this.#waiting.has(id)) return;
     }
-    await post(sessionPath(this.id, 'stop'), { answer_only: true });
+    // If the model answers the last message already, the server does not end the answer.
+    const last = this.#waiting.has(this.#steered) ? this.#steered : undefined;
+    if (text && last === undefined) return;
+    await post(sessionPath(this.id, 'stop'), { answer_only: true, answer_next: last });
   }
 
   async regenerate() {
