@@ -25,6 +25,7 @@
 mod byte_order_mark;
 mod frame;
 mod frame_reader;
+mod line_separators;
 mod write_frame;
 
 #[cfg(test)]
@@ -32,4 +33,5 @@ mod tests;
 
 pub use frame::{Frame, FrameTooLarge};
 pub use frame_reader::FrameReader;
+pub(crate) use line_separators::escape_line_separators;
 pub use write_frame::write_frame;

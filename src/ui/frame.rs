@@ -4,6 +4,8 @@ use std::io::Write;
 
 use serde::Serialize;
 
+use crate::sse::escape_line_separators;
+
 /// Writes an event that contains only data. The data is always a single line, because line breaks
 /// in serialized values are escaped.
 pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
@@ -15,6 +17,7 @@ pub(super) fn write_data(out: &mut Vec<u8>, data: &impl Serialize) {
         out.truncate(begin);
         out.extend_from_slice(b"{\"type\":\"unknown\"}");
     }
+    escape_line_separators(out, begin);
     out.extend_from_slice(b"\n\n");
 }
 

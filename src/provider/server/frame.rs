@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use crate::sse::write_frame;
+use crate::sse::{escape_line_separators, write_frame};
 
 /// A frame in a stream: a server-sent event or a JSON document.
 #[derive(Clone, Debug, PartialEq)]
@@ -93,17 +93,26 @@ impl FrameFormat {
     pub(in crate::provider) const GEMINI_EVENTS: Self =
         Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
 
-    /// Encodes the `n`th frame of a body, counted from 0.
+    /// Encodes the `n`th frame of a body, counted from 0. Line separators such as U+2028 are
+    /// escaped, because some clients split lines at them.
     pub fn encode(&self, frame: &Frame, n: usize) -> String {
+        let mut out = Vec::with_capacity(frame.data.len() + 64);
         match self.layout {
-            Layout::Events => {
-                let mut out = Vec::new();
-                write_frame(&mut out, frame.event.as_deref(), &frame.data);
-                String::from_utf8_lossy(&out).replace('\n', self.line_end)
+            Layout::Events => write_frame(&mut out, frame.event.as_deref(), &frame.data),
+            Layout::JsonLines => {
+                out.extend_from_slice(frame.data.as_bytes());
+                out.push(b'\n');
             }
-            Layout::JsonLines => format!("{}{}", frame.data, self.line_end),
-            Layout::JsonArray if n == 0 => format!("[{}", frame.data),
-            Layout::JsonArray => format!(",{}{}", self.line_end, frame.data),
+            Layout::JsonArray => {
+                out.extend_from_slice(if n == 0 { b"[" } else { b",\n" });
+                out.extend_from_slice(frame.data.as_bytes());
+            }
+        }
+        escape_line_separators(&mut out, 0);
+        let text = String::from_utf8_lossy(&out);
+        match self.line_end {
+            "\n" => text.into_owned(),
+            line_end => text.replace('\n', line_end),
         }
     }
 

@@ -193,7 +193,7 @@ pub(super) async fn an_interrupt_of_the_model_lets_the_tools_finish_and_the_inpu
         if let Event::Appended { id, .. } = &event
             && input.as_ref() == Some(id)
         {
-            // The model answers the input now, and is not interrupted again. The run may have ended.
+            // The model answers the input now, and is not interrupted again, or the run has ended.
             let _ = hub.send(&run, Command::InterruptTurnFor { input_id: id.clone() }).await;
         }
         stops.extend(event.turn_complete().map(|turn| turn.stop_reason().clone()));

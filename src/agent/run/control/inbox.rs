@@ -128,8 +128,8 @@ impl Inbox {
         }
     }
 
-    /// Calls `act` unless the run is over or this input has been dequeued. The input is not dequeued
-    /// meanwhile.
+    /// Calls `act` unless the run is over or this input has been dequeued. The input is not
+    /// dequeued meanwhile.
     pub(in crate::agent) fn if_undelivered(&self, id: &str, act: impl FnOnce()) {
         let queues = lock_ignoring_poison(&self.queues);
         if !queues.is_closed && !queues.delivery_turns.contains_key(id) {

@@ -1,0 +1,542 @@
+//! The server.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::{Body, Bytes, to_bytes};
+use axum::extract::{Path, Request, State};
+use axum::http::request::Parts;
+use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
+use axum::routing::{get, post};
+use futures::stream;
+use serde_json::{Value, json};
+use turnstream::agent::Input;
+use turnstream::env::{Ids, SystemIds};
+use turnstream::provider::server::{ErrorDocument, Wire};
+use turnstream::tool::{ToolOutput, Verdict};
+use turnstream::ui::ClientLimits;
+use turnstream::{Agent, Error, ErrorKind, History, Run};
+
+use crate::answer::{Answer, AnswerSettings};
+use crate::authorize::{ActiveRuns, Authorize, LoopbackOnly, Principal, header_text};
+use crate::failure::Failure;
+use crate::fields::invalid;
+use crate::model_request::ModelRequest;
+use crate::stored_responses::StoredResponses;
+
+/// How long a stream may be silent before bytes keep its connection alive.
+const KEEP_ALIVE: Duration = Duration::from_secs(15);
+
+/// How long the body of a request may take to arrive.
+const BODY_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// Serves agents as models, so that any client of a model can call them.
+///
+/// | wire | routes |
+/// |---|---|
+/// | OpenAI Chat Completions | `POST /v1/chat/completions` |
+/// | OpenAI Responses | `POST /v1/responses` |
+/// | Anthropic Messages | `POST /v1/messages`, `POST /v1/messages/count_tokens` |
+/// | Gemini | `POST /v1beta/models/{name}:generateContent`, `…:streamGenerateContent` (with and without `alt=sse`), `…:countTokens`; also with `/v1` |
+/// | Ollama | `POST /api/chat`, `POST /api/show`, `GET /api/tags`, `GET /api/version` |
+///
+/// `GET /v1/models` and `GET /v1/models/{name}` describe the models, in the form of Anthropic if
+/// the request has the header `anthropic-version`, in that of Gemini if it has `x-goog-api-key`,
+/// and else in that of OpenAI.
+///
+/// All routes answer as the vendor's server does, streamed or not. For what a client can send and
+/// what it sees, read the [crate's docs](crate).
+///
+/// ```no_run
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream_server::AgentServer;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> std::io::Result<()> {
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let server = AgentServer::new().with_model("assistant", agent);
+/// let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+/// axum::serve(listener, server.router()).await
+/// # }
+/// ```
+#[derive(Clone)]
+#[must_use]
+pub struct AgentServer(Arc<Settings>);
+
+#[derive(Clone)]
+struct Settings {
+    models: BTreeMap<String, Agent>,
+    authorize: Arc<dyn Authorize>,
+    limits: ClientLimits,
+    shows_work: bool,
+    keep_alive: Duration,
+    responses: StoredResponses,
+    active_runs: ActiveRuns,
+}
+
+impl Default for AgentServer {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl AgentServer {
+    /// Creates a server without models. Until [`with_authorize`](Self::with_authorize) is called,
+    /// it accepts only requests to the names of this machine, such as `localhost`.
+    pub fn new() -> Self {
+        Self(Arc::new(Settings {
+            models: BTreeMap::new(),
+            authorize: Arc::new(LoopbackOnly),
+            limits: ClientLimits { allow_instructions: true, ..ClientLimits::default() },
+            shows_work: false,
+            keep_alive: KEEP_ALIVE,
+            responses: StoredResponses::default(),
+            active_runs: ActiveRuns::default(),
+        }))
+    }
+
+    fn update(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// Adds an agent that answers as the model with this name. An agent with the same name is
+    /// replaced.
+    pub fn with_model(self, name: impl Into<String>, agent: Agent) -> Self {
+        self.update(|settings| drop(settings.models.insert(name.into(), agent)))
+    }
+
+    /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
+    /// asked for.
+    pub fn with_authorize(self, authorize: impl Authorize + 'static) -> Self {
+        self.update(|settings| settings.authorize = Arc::new(authorize))
+    }
+
+    /// Sets the limits on requests. By default, they are [`ClientLimits::default`]; system and
+    /// developer messages are always allowed, and follow the agent's own instructions.
+    pub fn with_limits(self, limits: ClientLimits) -> Self {
+        self.update(|settings| settings.limits = limits)
+    }
+
+    /// Shows the agent's work to clients as reasoning: the reasoning of its model, and a line for
+    /// each call of its tools, with the name and the arguments. By default, both are hidden.
+    /// Results of tools are never shown.
+    pub fn with_shown_work(self) -> Self {
+        self.update(|settings| settings.shows_work = true)
+    }
+
+    /// Sets how long a stream may be silent before bytes keep its connection alive. The default is
+    /// 15 seconds.
+    pub fn with_keep_alive(self, every: Duration) -> Self {
+        self.update(|settings| settings.keep_alive = every)
+    }
+
+    /// Returns a router with all routes. It is also a function from requests to responses for other
+    /// servers, since a router is a `tower` service.
+    pub fn router(self) -> Router {
+        let wire = |wire| {
+            post(move |State(server): State<Self>, request: Request| async move {
+                server.answer(wire, None, request).await
+            })
+        };
+        Router::new()
+            .route("/v1/chat/completions", wire(Wire::OpenAiChat))
+            .route("/v1/responses", wire(Wire::OpenAiResponses))
+            .route("/v1/messages", wire(Wire::Anthropic))
+            .route("/v1/messages/count_tokens", post(count_anthropic))
+            .route("/v1/models", get(list_models))
+            .route("/v1/models/{name}", get(show_model).post(call_gemini))
+            .route("/v1beta/models", get(list_models))
+            .route("/v1beta/models/{name}", get(show_model).post(call_gemini))
+            .route("/api/chat", wire(Wire::Ollama))
+            .route("/api/tags", get(list_ollama))
+            .route("/api/show", post(show_ollama))
+            .route("/api/version", get(ollama_version))
+            .with_state(self)
+    }
+
+    /// Answers a request to a model.
+    async fn answer(
+        self,
+        wire: Wire,
+        model: Option<(String, bool)>,
+        request: Request,
+    ) -> Response<Body> {
+        match self.try_answer(wire, model, request).await {
+            Ok(response) => response,
+            Err(failure) => error_response(wire, &failure),
+        }
+    }
+
+    async fn try_answer(
+        self,
+        wire: Wire,
+        model: Option<(String, bool)>,
+        request: Request,
+    ) -> Result<Response<Body>, Failure> {
+        let (parts, principal, body) = self.read(request).await?;
+        let (name, is_streamed) = model.unzip();
+        let mut request = ModelRequest::parse(wire, body, name, &self.0.limits)?;
+        if let Some(is_streamed) = is_streamed {
+            request.is_streamed = is_streamed;
+        }
+        let agent = request.agent(self.agent(&request.model)?)?;
+        let agent = match principal.budget() {
+            Some(budget) => agent.with_budget(budget.clone()),
+            None => agent,
+        };
+        let active_run = self.0.active_runs.start(&principal)?;
+        let run = self.start(&agent, &mut request, &principal)?;
+        let responses = &self.0.responses;
+        let settings = AnswerSettings {
+            wire,
+            id: SystemIds.next_id(),
+            path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
+            shows_work: self.0.shows_work,
+            store: request.is_stored.then(|| (responses.clone(), principal.id().to_owned())),
+        };
+        let request_id = wire.request_id_header().map(|name| (name, settings.id.clone()));
+        let is_streamed = request.is_streamed;
+        let mut answer = Answer::new(settings, request, run, active_run);
+        let builder = Response::builder().header(header::CACHE_CONTROL, "no-cache");
+        let builder = request_id.into_iter().fold(builder, |it, (name, id)| it.header(name, id));
+        let response = if is_streamed {
+            let builder = builder
+                .header(header::CONTENT_TYPE, answer.content_type())
+                .header("x-accel-buffering", "no");
+            // Errors before the first piece of the answer have a status of their own.
+            let first = tokio::time::timeout(self.0.keep_alive, answer.next_bytes()).await;
+            let first = match first {
+                Ok(Some(first)) => first?,
+                Ok(None) | Err(_) => answer.open()?,
+            };
+            builder.body(stream_body(answer, first, self.0.keep_alive))
+        } else {
+            let builder = builder.header(header::CONTENT_TYPE, "application/json");
+            builder.body(answer.complete().await?.to_string().into())
+        };
+        response.map_err(|error| {
+            let message = "the response cannot be sent";
+            Error::new(ErrorKind::Other, message).with_source(error).into()
+        })
+    }
+
+    /// Starts the run of a request.
+    fn start(
+        &self,
+        agent: &Agent,
+        request: &mut ModelRequest,
+        principal: &Principal,
+    ) -> Result<Run, Error> {
+        let Some(previous) = &request.previous_response else {
+            let items = request.items()?;
+            return Ok(
+                agent.run_from(History::from_items(SystemIds.next_id(), items), Input::default())
+            );
+        };
+        let path = "previous_response_id";
+        let unknown = || invalid(path, "no response with this id is kept for you");
+        let earlier = self.0.responses.get(previous, principal.id());
+        let earlier = earlier.filter(|earlier| earlier.model == request.model);
+        let history = earlier.ok_or_else(unknown)?.history;
+        let mut results = request.conversation.take_other_results();
+        let items = std::mem::take(&mut request.conversation);
+        let items = items.into_items(&request.tool_names())?;
+        let pending = history.pending_calls();
+        let mut verdicts = Vec::with_capacity(pending.len());
+        for call in pending {
+            let found = results.iter().position(|(id, ..)| *id == call.call_id);
+            let Some(found) = found else {
+                let message = format!("no output for the call {}", call.call_id);
+                return Err(invalid("input", &message));
+            };
+            let (_, content, is_error) = results.swap_remove(found);
+            let output =
+                if is_error { ToolOutput::error(content) } else { ToolOutput::ok(content) };
+            verdicts.push((call, Verdict::output(output)));
+        }
+        if let Some((id, ..)) = results.first() {
+            let message = format!("the call {id} does not wait for an output");
+            return Err(invalid("input", &message));
+        }
+        if verdicts.is_empty() {
+            return Ok(agent.run_from(history.fork(&SystemIds), Input::from(items)));
+        }
+        let run = agent.resume(history, verdicts)?;
+        if !items.is_empty() {
+            // The run has just been created, and its queue is empty.
+            let _ = run.steer(Input::from(items));
+        }
+        Ok(run)
+    }
+
+    /// Reads a request with a body of JSON, and decides from whom it comes.
+    async fn read(&self, request: Request) -> Result<(Parts, Principal, Value), Error> {
+        let (parts, body) = request.into_parts();
+        let principal = self.authorize(&parts).await?;
+        let media_type = header_text(&parts.headers, header::CONTENT_TYPE.as_str());
+        let media_type = media_type.and_then(|header| header.split(';').next());
+        if !media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
+            return Err(invalid("", "the content type must be application/json").with_status(415));
+        }
+        let max = self.0.limits.max_bytes;
+        let too_large = || {
+            let message = format!("the request is larger than {max} bytes");
+            Error::new(ErrorKind::TooLarge, message).with_status(413)
+        };
+        let length = header_text(&parts.headers, header::CONTENT_LENGTH.as_str());
+        if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > max) {
+            return Err(too_large());
+        }
+        let body = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, max)).await;
+        let body = body.map_err(|_| {
+            let message = "the request did not arrive in time";
+            Error::new(ErrorKind::Timeout, message).with_status(408)
+        })?;
+        let body = body.map_err(|_| too_large())?;
+        let body = serde_json::from_slice(&body)
+            .map_err(|error| invalid("", &format!("the request is not valid JSON: {error}")))?;
+        Ok((parts, principal, body))
+    }
+
+    async fn authorize(&self, parts: &Parts) -> Result<Principal, Error> {
+        let principal = self.0.authorize.authorize(parts).await;
+        principal.map_err(|error| match (error.status(), error.kind()) {
+            (None, ErrorKind::Auth) => error.with_status(401),
+            _ => error,
+        })
+    }
+
+    fn agent(&self, model: &str) -> Result<&Agent, Error> {
+        self.0.models.get(model).ok_or_else(|| {
+            let message = format!("the model {model:?} does not exist");
+            Error::new(ErrorKind::InvalidRequest, message).with_status(404).with_parameter("model")
+        })
+    }
+
+    fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.models.keys().map(String::as_str)
+    }
+
+    /// Answers a request without a body.
+    async fn get(
+        &self,
+        wire: Wire,
+        request: Request,
+        document: impl FnOnce(&Self) -> Result<Value, Error>,
+    ) -> Response<Body> {
+        let (parts, _) = request.into_parts();
+        let document = self.authorize(&parts).await.and_then(|_| document(self));
+        json_response(wire, document)
+    }
+
+    /// Answers a request with a body of JSON by a document.
+    async fn post(
+        &self,
+        wire: Wire,
+        request: Request,
+        document: impl FnOnce(&Self, Value) -> Result<Value, Error>,
+    ) -> Response<Body> {
+        let document = self.read(request).await.and_then(|(_, _, body)| document(self, body));
+        json_response(wire, document)
+    }
+}
+
+impl fmt::Debug for AgentServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let models: Vec<&str> = self.names().collect();
+        f.debug_struct("AgentServer").field("models", &models).finish_non_exhaustive()
+    }
+}
+
+/// The body of a streamed response. Dropping it drops the run.
+fn stream_body(answer: Answer, first: String, keep_alive: Duration) -> Body {
+    let start = (answer, Some(first));
+    let bytes = stream::unfold(start, move |(mut answer, first)| async move {
+        if let Some(first) = first {
+            return Some((first, (answer, None)));
+        }
+        let bytes = match tokio::time::timeout(keep_alive, answer.next_bytes()).await {
+            Err(_) => answer.keep_alive(),
+            Ok(None) => return None,
+            Ok(Some(Ok(bytes))) => bytes,
+            Ok(Some(Err(failure))) => answer.error_bytes(&failure),
+        };
+        Some((bytes, (answer, None)))
+    });
+    Body::from_stream(futures::StreamExt::map(bytes, |bytes| {
+        Ok::<_, std::convert::Infallible>(Bytes::from(bytes))
+    }))
+}
+
+fn error_response(wire: Wire, failure: &Failure) -> Response<Body> {
+    let ErrorDocument { status, headers, body, .. } = failure.document(wire);
+    let mut response = Response::new(Body::from(body.to_string()));
+    *response.status_mut() =
+        StatusCode::from_u16(status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
+    let json = HeaderValue::from_static("application/json");
+    response.headers_mut().insert(header::CONTENT_TYPE, json);
+    for (name, value) in headers {
+        if let Ok(value) = HeaderValue::from_str(&value) {
+            response.headers_mut().insert(HeaderName::from_static(name), value);
+        }
+    }
+    response
+}
+
+fn json_response(wire: Wire, document: Result<Value, Error>) -> Response<Body> {
+    match document {
+        Ok(document) => {
+            let mut response = Response::new(Body::from(document.to_string()));
+            let json = HeaderValue::from_static("application/json");
+            response.headers_mut().insert(header::CONTENT_TYPE, json);
+            response
+        }
+        Err(error) => error_response(wire, &error.into()),
+    }
+}
+
+// The routes that describe models.
+
+/// Returns the wire of a request for a description, whose path several vendors share.
+fn described_wire(request: &Request) -> Wire {
+    let has = |name| request.headers().contains_key(name);
+    let is_gemini = request.uri().path().starts_with("/v1beta/");
+    match () {
+        () if has("anthropic-version") => Wire::Anthropic,
+        () if is_gemini || has("x-goog-api-key") || has("x-goog-api-client") => Wire::Gemini,
+        () => Wire::OpenAiChat,
+    }
+}
+
+fn describe_model(wire: Wire, name: &str) -> Value {
+    match wire {
+        Wire::Anthropic => json!({
+            "type": "model", "id": name, "display_name": name, "created_at": "1970-01-01T00:00:00Z",
+        }),
+        Wire::Gemini => json!({
+            "name": format!("models/{name}"),
+            "displayName": name,
+            "supportedGenerationMethods": ["generateContent", "countTokens"],
+        }),
+        _ => json!({ "id": name, "object": "model", "created": 0, "owned_by": "turnstream" }),
+    }
+}
+
+async fn list_models(State(server): State<AgentServer>, request: Request) -> Response<Body> {
+    let wire = described_wire(&request);
+    server
+        .get(wire, request, |server| {
+            let models = server.names().map(|name| describe_model(wire, name));
+            let models: Vec<Value> = models.collect();
+            Ok(match wire {
+                Wire::Anthropic => {
+                    let (first, last) = (server.names().next(), server.names().last());
+                    json!({ "data": models, "has_more": false, "first_id": first, "last_id": last })
+                }
+                Wire::Gemini => json!({ "models": models }),
+                _ => json!({ "object": "list", "data": models }),
+            })
+        })
+        .await
+}
+
+async fn show_model(
+    State(server): State<AgentServer>,
+    Path(name): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let wire = described_wire(&request);
+    let describe = |server: &AgentServer| {
+        server.agent(&name)?;
+        Ok(describe_model(wire, &name))
+    };
+    server.get(wire, request, describe).await
+}
+
+async fn count_anthropic(State(server): State<AgentServer>, request: Request) -> Response<Body> {
+    server
+        .post(Wire::Anthropic, request, |server, body| {
+            server.count(Wire::Anthropic, body, None).map(|count| json!({ "input_tokens": count }))
+        })
+        .await
+}
+
+async fn call_gemini(
+    State(server): State<AgentServer>,
+    Path(call): Path<String>,
+    request: Request,
+) -> Response<Body> {
+    let wire = Wire::Gemini;
+    let (model, method) = call.rsplit_once(':').unwrap_or((&call, ""));
+    let model = model.to_owned();
+    match method {
+        "generateContent" => server.answer(wire, Some((model, false)), request).await,
+        "streamGenerateContent" => server.answer(wire, Some((model, true)), request).await,
+        "countTokens" => {
+            server
+                .post(wire, request, |server, mut body| {
+                    // The vendor's clients can send the request inside another one.
+                    let inner = body["generateContentRequest"].take();
+                    let body = if inner.is_object() { inner } else { body };
+                    let count = server.count(wire, body, Some(model));
+                    count.map(|count| json!({ "totalTokens": count }))
+                })
+                .await
+        }
+        _ => {
+            let message = format!("there is no method {method:?}");
+            json_response(wire, Err(invalid("", &message).with_status(404)))
+        }
+    }
+}
+
+async fn list_ollama(State(server): State<AgentServer>, request: Request) -> Response<Body> {
+    server
+        .get(Wire::Ollama, request, |server| {
+            let model = |name: &str| {
+                json!({
+                    "name": name,
+                    "model": name,
+                    "modified_at": "1970-01-01T00:00:00Z",
+                    "size": 0,
+                    "digest": "",
+                    "details": {},
+                })
+            };
+            Ok(json!({ "models": server.names().map(model).collect::<Vec<_>>() }))
+        })
+        .await
+}
+
+async fn show_ollama(State(server): State<AgentServer>, request: Request) -> Response<Body> {
+    server
+        .post(Wire::Ollama, request, |server, body| {
+            let name = body["model"].as_str().or(body["name"].as_str()).unwrap_or_default();
+            server.agent(name)?;
+            Ok(json!({
+                "details": {}, "model_info": {}, "capabilities": ["completion", "tools"],
+            }))
+        })
+        .await
+}
+
+async fn ollama_version(State(server): State<AgentServer>, request: Request) -> Response<Body> {
+    // Clients compare the version with the first one that streams calls of tools.
+    server.get(Wire::Ollama, request, |_| Ok(json!({ "version": "0.12.0" }))).await
+}
+
+impl AgentServer {
+    /// Estimates the tokens of a request: a quarter of its bytes.
+    fn count(&self, wire: Wire, body: Value, model: Option<String>) -> Result<usize, Error> {
+        let request = ModelRequest::parse(wire, body, model, &self.0.limits)?;
+        self.agent(&request.model)?;
+        let counted = ["contents", "messages", "system", "systemInstruction", "tools"];
+        let bytes: usize = counted.iter().map(|name| request.body[name].to_string().len()).sum();
+        Ok(bytes.div_ceil(4))
+    }
+}

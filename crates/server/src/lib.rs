@@ -1,0 +1,76 @@
+//! Serves [turnstream]'s agents as models, so that any client of OpenAI, Anthropic, Gemini or
+//! Ollama can call them.
+//!
+//! ```no_run
+//! use turnstream::Agent;
+//! use turnstream::provider::Scripted;
+//! use turnstream_server::AgentServer;
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> std::io::Result<()> {
+//!     let agent = Agent::new(Scripted::new(["Hello!"]));
+//!     let server = AgentServer::new().with_model("assistant", agent);
+//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
+//!     axum::serve(listener, server.router()).await
+//! }
+//! ```
+//!
+//! A client then uses `http://127.0.0.1:8080/v1` as its base address and `assistant` as its model.
+//! The routes of all wires are listed at [`AgentServer`].
+//!
+//! # What a client sees
+//!
+//! - **One turn.** All turns of the agent's run are one answer. The texts of several turns are
+//!   separated by an empty line. If a turn is retracted after the client has received some of its
+//!   text, the text stays, and the new turn follows it. A response that is not streamed never
+//!   contains such text.
+//! - **The agent's own calls are hidden**, or shown as reasoning
+//!   ([`with_shown_work`](AgentServer::with_shown_work)). They are never calls of the client.
+//! - **Calls that need approval are denied**, because no one can approve them here.
+//! - **Errors** have the form of the wire. Their texts name the kind of the error, but do not
+//!   contain the messages of models and tools. If a tool has started before the agent failed, the
+//!   response has the header `x-should-retry: false`, because the vendors' clients repeat failed
+//!   requests.
+//! - A client that closes its connection drops the run.
+//!
+//! # What a client can send
+//!
+//! - **Messages.** The client's messages are the history. Nothing is kept between two requests, and
+//!   the field `user` does not select a session. With Responses, `previous_response_id` continues a
+//!   kept response: the server keeps the last 1,000 responses of all clients in memory, up to 256
+//!   MiB, and gives each only to the [principal](Principal) and the model for which it was made.
+//! - **System and developer messages** follow the agent's own instructions.
+//! - **Tools** of the client are [external](turnstream::Tool::external): when the model calls one,
+//!   the answer ends with the call, and the next request contains the result. A name that a tool of
+//!   the agent has is refused with the status 400.
+//! - **Calls of other tools** in the client's messages, and their results, become plain text. A
+//!   client therefore cannot pretend that a tool of the agent has run. In stateless requests, the
+//!   agent does not remember its own calls; with `previous_response_id`, it does.
+//! - **Options** such as the temperature, the maximum number of tokens, the format of the answer
+//!   and the tool choice replace the agent's own, for each turn. If the agent's model does not
+//!   support one, the request fails with the status 400. The agent decides how it reasons, so the
+//!   client's settings for reasoning, caching and service tiers have no effect. All other fields
+//!   that would change the answer, such as `n` or `logprobs`, are refused with the status 400.
+//! - **Counts of tokens** are estimates: a quarter of the request's bytes.
+//!
+//! # Who may call
+//!
+//! The server never decides who a user is. [`with_authorize`](AgentServer::with_authorize) sets the
+//! function that is asked for every request, and returns a [`Principal`] with its limits. Without
+//! one, the server accepts only requests to the host names of this machine, and none from pages of
+//! other sites.
+
+#![cfg_attr(docsrs, feature(doc_cfg))]
+
+mod agent_server;
+mod answer;
+mod authorize;
+mod conversation;
+mod failure;
+mod fields;
+mod model_request;
+mod stored_responses;
+mod wires;
+
+pub use agent_server::AgentServer;
+pub use authorize::{Authorize, Principal, presented_key};

@@ -1,0 +1,230 @@
+//! Gemini, <https://ai.google.dev/api/generate-content>.
+
+use serde_json::{Map, Value, json};
+use turnstream::Error;
+use turnstream::item::{Content, Part, ToolCall};
+use turnstream::request::{Options, Output, ToolChoice};
+use turnstream::ui::ClientLimits;
+
+use crate::conversation::{file_part, url_part};
+use crate::fields::{Fields, invalid};
+use crate::model_request::{ModelRequest, check_count};
+use crate::wires::openai_chat::{append, text_of};
+
+pub(crate) fn read(
+    fields: &mut Fields,
+    request: &mut ModelRequest,
+    limits: &ClientLimits,
+) -> Result<(), Error> {
+    // The agent decides who uses it, and what its model may say.
+    fields.ignore(&["labels", "model", "safetySettings", "serviceTier", "store"]);
+    let choice = read_tool_choice(fields)?;
+    if let Some(mut config) = fields.object("generationConfig")? {
+        read_options(&mut config, request)?;
+        config.finish()?;
+    }
+    request.options.tool_choice = choice;
+    for mut tool in fields.objects("tools")? {
+        for mut function in tool.objects("functionDeclarations")? {
+            let name = function.required_text("name")?;
+            let description = function.text("description")?;
+            let schema = function.take("parametersJsonSchema");
+            let parameters = schema.or_else(|| function.take("parameters").map(to_json_schema));
+            request.add_tool(name, description, parameters);
+        }
+        tool.finish()?;
+    }
+    if let Some(mut system) = fields.object("systemInstruction")? {
+        let parts = system.objects("parts")?;
+        let texts: Result<Vec<_>, _> = parts.into_iter().map(|mut it| it.text("text")).collect();
+        request.conversation.push_system(texts?.into_iter().flatten().collect());
+    }
+    let contents = fields.objects("contents")?;
+    check_count(contents.len(), limits, "contents")?;
+    contents.into_iter().try_for_each(|content| read_content(content, request, limits))
+}
+
+fn read_options(config: &mut Fields, request: &mut ModelRequest) -> Result<(), Error> {
+    config.ignore(&["mediaResolution", "thinkingConfig"]);
+    if config.integer::<u32>("candidateCount")?.is_some_and(|count| count != 1) {
+        return Err(config.refuse("candidateCount"));
+    }
+    if config.texts("responseModalities")?.iter().any(|kind| !kind.eq_ignore_ascii_case("text")) {
+        return Err(config.refuse("responseModalities"));
+    }
+    request.options = Options {
+        max_output_tokens: config.integer("maxOutputTokens")?,
+        temperature: config.number("temperature")?,
+        top_p: config.number("topP")?,
+        // The vendor's clients send a number with a fraction.
+        top_k: config.number("topK")?.map(whole_number),
+        seed: config.integer("seed")?,
+        frequency_penalty: config.number("frequencyPenalty")?,
+        presence_penalty: config.number("presencePenalty")?,
+        stop_sequences: config.texts("stopSequences")?,
+        ..Options::default()
+    };
+    let media_type = config.text("responseMimeType")?;
+    let schema = config.take("responseJsonSchema").or_else(|| config.take("_responseJsonSchema"));
+    match schema.or_else(|| config.take("responseSchema").map(to_json_schema)) {
+        Some(schema) => request.set_schema(None, schema),
+        None if media_type.as_deref() == Some("application/json") => {
+            request.options.output = Output::Json;
+        }
+        None if media_type.is_none_or(|it| it == "text/plain") => {}
+        None => return Err(config.refuse("responseMimeType")),
+    }
+    Ok(())
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "a conversion that would overflow stops at the limit"
+)]
+fn whole_number(number: f32) -> u32 {
+    number as u32
+}
+
+fn read_tool_choice(fields: &mut Fields) -> Result<ToolChoice, Error> {
+    let Some(mut config) = fields.object("toolConfig")? else { return Ok(ToolChoice::Auto) };
+    let Some(mut calling) = config.object("functionCallingConfig")? else {
+        return Ok(ToolChoice::Auto);
+    };
+    let mut allowed = calling.texts("allowedFunctionNames")?;
+    match calling.text("mode")?.unwrap_or_default().to_ascii_uppercase().as_str() {
+        "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => Ok(ToolChoice::Auto),
+        "NONE" => Ok(ToolChoice::None),
+        "ANY" => match (allowed.len(), allowed.pop()) {
+            (0, _) => Ok(ToolChoice::Required),
+            (1, Some(name)) => Ok(ToolChoice::Tool(name)),
+            _ => Err(calling.refuse("allowedFunctionNames")),
+        },
+        _ => Err(calling.refuse("mode")),
+    }
+}
+
+fn read_content(
+    mut content: Fields,
+    request: &mut ModelRequest,
+    limits: &ClientLimits,
+) -> Result<(), Error> {
+    let is_model = match content.text("role")?.as_deref() {
+        Some("model") => true,
+        None | Some("user" | "function") => false,
+        Some(_) => return Err(content.refuse("role")),
+    };
+    let parts = content.objects("parts")?;
+    if parts.len() > limits.max_parts {
+        let message = format!("a message may have at most {} parts", limits.max_parts);
+        return Err(invalid(&content.path("parts"), &message));
+    }
+    let mut message_parts = Vec::new();
+    for mut part in parts {
+        // Reasoning is never taken from a client.
+        if part.bool("thought")?.unwrap_or_default() {
+            continue;
+        }
+        if let Some(text) = part.text("text")? {
+            message_parts.push(Part::from(text.as_str()));
+        } else if let Some(mut call) = part.object("functionCall")? {
+            request.conversation.push_assistant(text_of(&std::mem::take(&mut message_parts)));
+            let path = call.path("id");
+            let call_id = call.text("id")?.unwrap_or_else(|| request.conversation.new_call_id());
+            let name = call.required_text("name")?;
+            let arguments = call.take("args").unwrap_or_else(|| json!({})).to_string();
+            request.conversation.push_call(ToolCall { call_id, name, arguments }, &path)?;
+        } else if let Some(mut response) = part.object("functionResponse")? {
+            let name = response.required_text("name")?;
+            let id = response.text("id")?.or_else(|| request.conversation.open_call(&name));
+            let path = response.path("name");
+            let id = id.ok_or_else(|| invalid(&path, "no call of this tool is open"))?;
+            let output = response.take("response").unwrap_or_else(|| json!({}));
+            let is_error = output.get("error").is_some();
+            let text = result_text(&output);
+            request.conversation.push_result(id, Content::Text(text), is_error);
+        } else if let Some(mut data) = part.object("inlineData")? {
+            let media_type = data.required_text("mimeType")?;
+            let path = part.path("inlineData.data");
+            message_parts.push(file_part(&media_type, data.required_text("data")?, limits, &path)?);
+        } else if let Some(mut file) = part.object("fileData")? {
+            let media_type = file.text("mimeType")?;
+            let path = part.path("fileData.fileUri");
+            let url = file.required_text("fileUri")?;
+            message_parts.push(url_part(media_type.as_deref(), &url, limits, &path)?);
+        } else {
+            part.ignore(&["thoughtSignature"]);
+            part.finish()?;
+        }
+    }
+    match is_model {
+        true => request.conversation.push_assistant(text_of(&message_parts)),
+        false => request.conversation.push_user(message_parts),
+    }
+    Ok(())
+}
+
+/// Returns the text of a result: "Use "output" key to specify function output and "error" key to
+/// specify error details", <https://ai.google.dev/api/caching#FunctionResponse>. The vendor's
+/// client for Python writes `result`. A result with other keys is JSON.
+fn result_text(output: &Value) -> String {
+    let fields = output.as_object().filter(|fields| fields.len() == 1);
+    let field = fields.and_then(|fields| fields.iter().next());
+    match field.filter(|(name, _)| ["output", "error", "result"].contains(&name.as_str())) {
+        Some((_, Value::String(text))) => text.clone(),
+        Some((_, value)) => value.to_string(),
+        None => output.to_string(),
+    }
+}
+
+/// Converts the vendor's own form of a schema, in which types are upper-case words.
+fn to_json_schema(schema: Value) -> Value {
+    match schema {
+        Value::Array(list) => list.into_iter().map(to_json_schema).collect(),
+        Value::Object(map) => {
+            let mut out = Map::new();
+            for (name, value) in map {
+                match (name.as_str(), value) {
+                    ("type", Value::String(kind)) => {
+                        out.insert(name, kind.to_ascii_lowercase().into());
+                    }
+                    ("properties", Value::Object(properties)) => {
+                        let convert = |(name, value)| (name, to_json_schema(value));
+                        let properties: Map<_, _> = properties.into_iter().map(convert).collect();
+                        out.insert(name, properties.into());
+                    }
+                    ("items" | "anyOf", value) => drop(out.insert(name, to_json_schema(value))),
+                    ("propertyOrdering" | "nullable" | "example", _) => {}
+                    (_, value) => drop(out.insert(name, value)),
+                }
+            }
+            out.into()
+        }
+        other => other,
+    }
+}
+
+/// Converts the chunks of a stream to the response that is not streamed.
+pub(crate) fn document(chunks: &[Value]) -> Value {
+    let mut parts: Vec<Value> = Vec::new();
+    let mut document = Value::Null;
+    for chunk in chunks {
+        let first = &chunk["candidates"][0];
+        for part in first["content"]["parts"].as_array().into_iter().flatten() {
+            let Some(text) = part["text"].as_str() else {
+                parts.push(part.clone());
+                continue;
+            };
+            let is_same =
+                |last: &&mut Value| last["text"].is_string() && last["thought"] == part["thought"];
+            match parts.last_mut().filter(is_same) {
+                Some(last) => append(&mut last["text"], text),
+                None if !text.is_empty() => parts.push(part.clone()),
+                None => {}
+            }
+        }
+        document = chunk.clone();
+    }
+    document["candidates"][0]["content"]["parts"] = parts.into();
+    document
+}

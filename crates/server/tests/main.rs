@@ -1,0 +1,8 @@
+//! Tests of the server, with the crate's own providers as clients. `clients.rs` runs the vendors'
+//! own clients.
+
+mod clients;
+mod hostile;
+mod requests;
+mod server;
+mod wires;
