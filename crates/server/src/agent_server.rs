@@ -73,6 +73,7 @@ struct Settings {
     authorize: Arc<dyn Authorize>,
     limits: ClientLimits,
     shows_work: bool,
+    detaches_runs: bool,
     keep_alive: Duration,
     responses: StoredResponses,
     active_runs: ActiveRuns,
@@ -93,6 +94,7 @@ impl AgentServer {
             authorize: Arc::new(LoopbackOnly),
             limits: ClientLimits { allow_instructions: true, ..ClientLimits::default() },
             shows_work: false,
+            detaches_runs: false,
             keep_alive: KEEP_ALIVE,
             responses: StoredResponses::default(),
             active_runs: ActiveRuns::default(),
@@ -127,6 +129,13 @@ impl AgentServer {
     /// Results of tools are never shown.
     pub fn with_shown_work(self) -> Self {
         self.update(|settings| settings.shows_work = true)
+    }
+
+    /// Lets a run whose client has closed its connection continue to its end. It counts as one of
+    /// the principal's runs until then. With Responses, the client can then continue the response by
+    /// its id. By default, the run is dropped.
+    pub fn with_detached_runs(self) -> Self {
+        self.update(|settings| settings.detaches_runs = true)
     }
 
     /// Sets how long a stream may be silent before bytes keep its connection alive. The default is
@@ -178,7 +187,7 @@ impl AgentServer {
         model: Option<(String, bool)>,
         request: Request,
     ) -> Result<Response<Body>, Failure> {
-        let (parts, principal, body) = self.read(request).await?;
+        let (parts, principal, body) = self.read(wire, request).await?;
         let (name, is_streamed) = model.unzip();
         let mut request = ModelRequest::parse(wire, body, name, &self.0.limits)?;
         if let Some(is_streamed) = is_streamed {
@@ -214,10 +223,18 @@ impl AgentServer {
                 Ok(Some(first)) => first?,
                 Ok(None) | Err(_) => answer.open()?,
             };
+            let answer = HeldAnswer { answer: Some(answer), detaches: self.0.detaches_runs };
             builder.body(stream_body(answer, first, self.0.keep_alive))
         } else {
             let builder = builder.header(header::CONTENT_TYPE, "application/json");
-            builder.body(answer.complete().await?.to_string().into())
+            let document = match self.0.detaches_runs {
+                true => tokio::spawn(answer.complete()).await.unwrap_or_else(|error| {
+                    let message = "the answer was lost";
+                    Err(Error::new(ErrorKind::Other, message).with_source(error).into())
+                }),
+                false => answer.complete().await,
+            };
+            builder.body(document?.to_string().into())
         };
         response.map_err(|error| {
             let message = "the response cannot be sent";
@@ -275,12 +292,15 @@ impl AgentServer {
     }
 
     /// Reads a request with a body of JSON, and decides from whom it comes.
-    async fn read(&self, request: Request) -> Result<(Parts, Principal, Value), Error> {
+    async fn read(&self, wire: Wire, request: Request) -> Result<(Parts, Principal, Value), Error> {
         let (parts, body) = request.into_parts();
         let principal = self.authorize(&parts).await?;
         let media_type = header_text(&parts.headers, header::CONTENT_TYPE.as_str());
         let media_type = media_type.and_then(|header| header.split(';').next());
-        if !media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json")) {
+        let is_json =
+            media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
+        // Ollama's docs call the server with `curl -d`, which sends the content type of a form.
+        if !is_json && wire != Wire::Ollama {
             return Err(invalid("", "the content type must be application/json").with_status(415));
         }
         let max = self.0.limits.max_bytes;
@@ -341,7 +361,7 @@ impl AgentServer {
         request: Request,
         document: impl FnOnce(&Self, Value) -> Result<Value, Error>,
     ) -> Response<Body> {
-        let document = self.read(request).await.and_then(|(_, _, body)| document(self, body));
+        let document = self.read(wire, request).await.and_then(|(_, _, body)| document(self, body));
         json_response(wire, document)
     }
 }
@@ -353,20 +373,40 @@ impl fmt::Debug for AgentServer {
     }
 }
 
-/// The body of a streamed response. Dropping it drops the run.
-fn stream_body(answer: Answer, first: String, keep_alive: Duration) -> Body {
-    let start = (answer, Some(first));
-    let bytes = stream::unfold(start, move |(mut answer, first)| async move {
-        if let Some(first) = first {
-            return Some((first, (answer, None)));
+/// An answer that a response body holds.
+struct HeldAnswer {
+    /// `None` once the body has been dropped.
+    answer: Option<Answer>,
+    /// Whether the run continues after the body has been dropped.
+    detaches: bool,
+}
+
+impl Drop for HeldAnswer {
+    fn drop(&mut self) {
+        if let Some(mut answer) = self.answer.take()
+            && self.detaches
+            && let Ok(runtime) = tokio::runtime::Handle::try_current()
+        {
+            runtime.spawn(async move { while answer.next_bytes().await.is_some() {} });
         }
+    }
+}
+
+/// The body of a streamed response. Dropping it drops the run, unless runs are detached.
+fn stream_body(answer: HeldAnswer, first: String, keep_alive: Duration) -> Body {
+    let start = (answer, Some(first));
+    let bytes = stream::unfold(start, move |(mut held, first)| async move {
+        if let Some(first) = first {
+            return Some((first, (held, None)));
+        }
+        let answer = held.answer.as_mut()?;
         let bytes = match tokio::time::timeout(keep_alive, answer.next_bytes()).await {
             Err(_) => answer.keep_alive(),
             Ok(None) => return None,
             Ok(Some(Ok(bytes))) => bytes,
             Ok(Some(Err(failure))) => answer.error_bytes(&failure),
         };
-        Some((bytes, (answer, None)))
+        Some((bytes, (held, None)))
     });
     Body::from_stream(futures::StreamExt::map(bytes, |bytes| {
         Ok::<_, std::convert::Infallible>(Bytes::from(bytes))

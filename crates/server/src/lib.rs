@@ -31,7 +31,8 @@
 //!   contain the messages of models and tools. If a tool has started before the agent failed, the
 //!   response has the header `x-should-retry: false`, because the vendors' clients repeat failed
 //!   requests.
-//! - A client that closes its connection drops the run.
+//! - A client that closes its connection drops the run, unless runs are
+//!   [detached](AgentServer::with_detached_runs).
 //!
 //! # What a client can send
 //!

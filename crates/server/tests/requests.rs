@@ -1,6 +1,9 @@
 //! Tests of the requests that clients may send, and of the answers to invalid ones.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
+use tokio::sync::Semaphore;
 use turnstream::agent::Budget;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
@@ -134,6 +137,9 @@ async fn broken_requests_have_an_error_of_the_wire() {
     let form = reqwest::Client::builder().no_proxy().build().unwrap().post(served.url(CHAT));
     let form = form.header("content-type", "text/plain").body(chat("Hi").to_string());
     assert_eq!(served.send(form).await.status, 415);
+    let curl = reqwest::Client::builder().no_proxy().build().unwrap().post(served.url("/api/chat"));
+    let curl = curl.header("content-type", "application/x-www-form-urlencoded");
+    assert_eq!(served.send(curl.body(chat("Hi").to_string())).await.status, 200);
     assert_eq!(served.post("/v1beta/models/assistant:embed", &json!({})).await.status, 404);
 }
 
@@ -287,6 +293,65 @@ async fn a_principal_has_a_budget_and_a_number_of_runs() {
             break;
         }
         tokio::task::yield_now().await;
+    }
+}
+
+/// Adds a permit when it is dropped.
+struct AddsPermit(Arc<Semaphore>);
+
+impl Drop for AddsPermit {
+    fn drop(&mut self) {
+        self.0.add_permits(1);
+    }
+}
+
+#[tokio::test]
+async fn a_detached_run_continues_after_its_client_has_gone() {
+    for detaches in [true, false] {
+        let (gate, ended) = (Arc::new(Semaphore::new(0)), Arc::new(Semaphore::new(0)));
+        let tool_state = (Arc::clone(&gate), Arc::clone(&ended));
+        let spec = ToolSpec::new("wait", "Waits", json!({ "type": "object", "properties": {} }));
+        let wait = Tool::raw(spec, move |_, _| {
+            let (gate, ended) = tool_state.clone();
+            async move {
+                let _ending = AddsPermit(ended);
+                gate.acquire().await.unwrap().forget();
+                "waited"
+            }
+        });
+        let model = Scripted::from_fn(|request, _| {
+            match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+                false => Reply::new().say("Wait.").call("wait", json!({})),
+                true => Reply::text("Done."),
+            }
+        });
+        let agents = AgentServer::new();
+        let agents = if detaches { agents.with_detached_runs() } else { agents };
+        let agent = Agent::new(model).with_tools([wait.unwrap()]);
+        let served = Served::router(agents.with_model("assistant", agent).router()).await;
+        let body = json!({ "model": "assistant", "input": "Hi", "stream": true });
+        let mut response = served.request("/v1/responses", &body).send().await.unwrap();
+        let first = response.chunk().await.unwrap().unwrap();
+        let first = String::from_utf8(first.to_vec()).unwrap();
+        let event: Value =
+            serde_json::from_str(first.lines().nth(1).unwrap().strip_prefix("data: ").unwrap())
+                .unwrap();
+        drop(response);
+        if detaches {
+            gate.add_permits(1);
+        }
+        // Without a permit, the tool ends only because the run is dropped.
+        ended.acquire().await.unwrap().forget();
+        let id = event["response"]["id"].clone();
+        let more = json!({ "model": "assistant", "input": "And?", "previous_response_id": id });
+        let mut status = 0;
+        for _ in 0..if detaches { 10_000 } else { 100 } {
+            status = served.post("/v1/responses", &more).await.status;
+            if status == 200 {
+                break;
+            }
+        }
+        assert_eq!(status, if detaches { 200 } else { 400 });
     }
 }
 

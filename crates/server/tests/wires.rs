@@ -332,6 +332,20 @@ async fn each_wire_says_how_an_answer_has_ended() {
     }
 }
 
+#[tokio::test]
+async fn a_retracted_turn_is_only_in_the_stream() {
+    let model =
+        Scripted::from_fn(|_, _| Reply::new().say("I thi").retract("cut off").say("I think."));
+    let served = Served::agent(Agent::new(model)).await;
+    for wire in Wire::ALL {
+        let outcome = ask(wire, &served).await;
+        assert_eq!(outcome.text, "I thi\n\nI think.", "{wire}: {:?}", outcome.error);
+        let (path, body, place) = plain_request(wire, "Hi");
+        let document = served.post(path, &body).await.json();
+        assert_eq!(document.pointer(place), Some(&json!("I think.")), "{wire}");
+    }
+}
+
 /// Replaces each value of a document by each of these, one at a time.
 fn variants(document: &Value) -> Vec<Value> {
     fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
