@@ -132,8 +132,8 @@ impl AgentServer {
     }
 
     /// Lets a run whose client has closed its connection continue to its end. It counts as one of
-    /// the principal's runs until then. With Responses, the client can then continue the response by
-    /// its id. By default, the run is dropped.
+    /// the principal's runs until then. With Responses, the client can then continue the response
+    /// by its id. By default, the run is dropped.
     pub fn with_detached_runs(self) -> Self {
         self.update(|settings| settings.detaches_runs = true)
     }
