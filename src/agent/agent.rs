@@ -402,6 +402,11 @@ impl Agent {
         &self.0.prompt.options
     }
 
+    /// Returns the numeric limits.
+    pub fn limits(&self) -> Limits {
+        self.0.limits.limits
+    }
+
     /// Sets all numeric limits, such as the maximum number of requests per run; see [`Limits`].
     pub fn with_limits(self, limits: Limits) -> Self {
         self.update_settings(|it| {

@@ -94,8 +94,14 @@ impl From<Error> for RequestError {
 }
 
 impl ClientLimits {
-    /// Parses a request body as JSON. `content_type` is the value of the `content-type` header.
-    pub(super) fn parse_json<T: DeserializeOwned>(
+    /// Parses a request body as JSON, which may have at most 200,000 values. `content_type` is the
+    /// value of the `content-type` header.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the content type is not JSON (status 415), if the body is too large or
+    /// has too many values (413), if it is not JSON (400), or if it cannot be deserialized (422).
+    pub fn parse_json<T: DeserializeOwned>(
         &self,
         content_type: Option<&str>,
         body: &[u8],

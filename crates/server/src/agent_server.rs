@@ -1,6 +1,7 @@
 //! The server.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,7 +12,7 @@ use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
-use futures::stream;
+use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::Input;
 use turnstream::env::{Ids, SystemIds};
@@ -21,10 +22,10 @@ use turnstream::ui::ClientLimits;
 use turnstream::{Agent, Error, ErrorKind, History, Run};
 
 use crate::answer::{Answer, AnswerSettings};
-use crate::authorize::{ActiveRuns, Authorize, LoopbackOnly, Principal, header_text};
+use crate::authorize::{ActiveRun, ActiveRuns, Authorize, LoopbackOnly, Principal, header_text};
 use crate::failure::Failure;
 use crate::fields::invalid;
-use crate::model_request::ModelRequest;
+use crate::model_request::{ModelRequest, ensure_message};
 use crate::stored_responses::StoredResponses;
 
 /// How long a stream may be silent before bytes keep its connection alive.
@@ -187,44 +188,38 @@ impl AgentServer {
         model: Option<(String, bool)>,
         request: Request,
     ) -> Result<Response<Body>, Failure> {
-        let (parts, principal, body) = self.read(wire, request).await?;
+        let Received { parts, principal, active_run, body } = self.read(wire, request).await?;
+        let body = self.parse(&body)?;
         let (name, is_streamed) = model.unzip();
         let mut request = ModelRequest::parse(wire, body, name, &self.0.limits)?;
         if let Some(is_streamed) = is_streamed {
             request.is_streamed = is_streamed;
         }
-        let agent = request.agent(self.agent(&request.model)?)?;
+        let agent = request.agent(self.agent(wire, &request.model)?)?;
         let agent = match principal.budget() {
             Some(budget) => agent.with_budget(budget.clone()),
             None => agent,
         };
-        let active_run = self.0.active_runs.start(&principal)?;
-        let run = self.start(&agent, &mut request, &principal)?;
-        let responses = &self.0.responses;
+        let (run, earlier_bytes) = self.start(&agent, &mut request, &principal)?;
+        let store = (self.0.responses.clone(), principal.id().to_owned(), earlier_bytes);
         let settings = AnswerSettings {
             wire,
             id: SystemIds.next_id(),
             path: parts.uri.path_and_query().map_or_else(String::new, ToString::to_string),
             shows_work: self.0.shows_work,
-            store: request.is_stored.then(|| (responses.clone(), principal.id().to_owned())),
+            store: request.is_stored.then_some(store),
         };
         let request_id = wire.request_id_header().map(|name| (name, settings.id.clone()));
         let is_streamed = request.is_streamed;
-        let mut answer = Answer::new(settings, request, run, active_run);
+        let answer = Answer::new(settings, request, run, active_run);
         let builder = Response::builder().header(header::CACHE_CONTROL, "no-cache");
         let builder = request_id.into_iter().fold(builder, |it, (name, id)| it.header(name, id));
         let response = if is_streamed {
             let builder = builder
                 .header(header::CONTENT_TYPE, answer.content_type())
                 .header("x-accel-buffering", "no");
-            // Errors before the first piece of the answer have a status of their own.
-            let first = tokio::time::timeout(self.0.keep_alive, answer.next_bytes()).await;
-            let first = match first {
-                Ok(Some(first)) => first?,
-                Ok(None) | Err(_) => answer.open()?,
-            };
-            let answer = HeldAnswer { answer: Some(answer), detaches: self.0.detaches_runs };
-            builder.body(stream_body(answer, first, self.0.keep_alive))
+            let held = HeldAnswer { answer: Some(answer), detaches: self.0.detaches_runs };
+            builder.body(stream_body(held, self.0.keep_alive).await?)
         } else {
             let builder = builder.header(header::CONTENT_TYPE, "application/json");
             let document = match self.0.detaches_runs {
@@ -242,65 +237,72 @@ impl AgentServer {
         })
     }
 
-    /// Starts the run of a request.
+    /// Starts the run of a request. Also returns the size of the history that it continues.
     fn start(
         &self,
         agent: &Agent,
         request: &mut ModelRequest,
         principal: &Principal,
-    ) -> Result<Run, Error> {
+    ) -> Result<(Run, usize), Error> {
         let Some(previous) = &request.previous_response else {
-            let items = request.items()?;
-            return Ok(
-                agent.run_from(History::from_items(SystemIds.next_id(), items), Input::default())
-            );
+            let history = History::from_items(SystemIds.next_id(), request.items()?);
+            return Ok((agent.run_from(history, Input::default()), 0));
         };
         let path = "previous_response_id";
         let unknown = || invalid(path, "no response with this id is kept for you");
         let earlier = self.0.responses.get(previous, principal.id());
         let earlier = earlier.filter(|earlier| earlier.model == request.model);
-        let history = earlier.ok_or_else(unknown)?.history;
-        let mut results = request.conversation.take_other_results();
+        let earlier = earlier.ok_or_else(unknown)?;
+        // Several requests may continue the same response.
+        let history = earlier.history.fork(&SystemIds);
+        let mut results = HashMap::new();
+        for (id, content, is_error) in request.conversation.take_other_results() {
+            if results.insert(id.clone(), (content, is_error)).is_some() {
+                return Err(invalid("input", &format!("the call {id} has two outputs")));
+            }
+        }
         let items = std::mem::take(&mut request.conversation);
         let items = items.into_items(&request.tool_names())?;
-        let pending = history.pending_calls();
-        let mut verdicts = Vec::with_capacity(pending.len());
-        for call in pending {
-            let found = results.iter().position(|(id, ..)| *id == call.call_id);
-            let Some(found) = found else {
+        let mut verdicts = Vec::new();
+        for call in history.pending_calls() {
+            let Some((content, is_error)) = results.remove(&call.call_id) else {
                 let message = format!("no output for the call {}", call.call_id);
                 return Err(invalid("input", &message));
             };
-            let (_, content, is_error) = results.swap_remove(found);
             let output =
                 if is_error { ToolOutput::error(content) } else { ToolOutput::ok(content) };
             verdicts.push((call, Verdict::output(output)));
         }
-        if let Some((id, ..)) = results.first() {
+        if let Some(id) = results.keys().next() {
             let message = format!("the call {id} does not wait for an output");
             return Err(invalid("input", &message));
         }
         if verdicts.is_empty() {
-            return Ok(agent.run_from(history.fork(&SystemIds), Input::from(items)));
+            ensure_message(&items)?;
+            return Ok((agent.run_from(history, Input::from(items)), earlier.bytes));
         }
         let run = agent.resume(history, verdicts)?;
         if !items.is_empty() {
             // The run has just been created, and its queue is empty.
             let _ = run.steer(Input::from(items));
         }
-        Ok(run)
+        Ok((run, earlier.bytes))
     }
 
-    /// Reads a request with a body of JSON, and decides from whom it comes.
-    async fn read(&self, wire: Wire, request: Request) -> Result<(Parts, Principal, Value), Error> {
+    /// Decides from whom a request comes, counts it, and receives its body.
+    async fn read(&self, wire: Wire, request: Request) -> Result<Received, Error> {
         let (parts, body) = request.into_parts();
         let principal = self.authorize(&parts).await?;
+        let active_run = self.0.active_runs.start(&principal)?;
         let media_type = header_text(&parts.headers, header::CONTENT_TYPE.as_str());
         let media_type = media_type.and_then(|header| header.split(';').next());
-        let is_json =
-            media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case("application/json"));
-        // Ollama's docs call the server with `curl -d`, which sends the content type of a form.
-        if !is_json && wire != Wire::Ollama {
+        let is = |name: &str| media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case(name));
+        // Ollama's docs call the server with `curl -d`, which sends the content type of a form. A
+        // browser that sends a form of another site also sends its origin.
+        let is_curl = wire == Wire::Ollama && !parts.headers.contains_key(header::ORIGIN);
+        let is_accepted =
+            is("application/json") || is_curl && is("application/x-www-form-urlencoded");
+        if !is_accepted {
             return Err(invalid("", "the content type must be application/json").with_status(415));
         }
         let max = self.0.limits.max_bytes;
@@ -318,9 +320,19 @@ impl AgentServer {
             Error::new(ErrorKind::Timeout, message).with_status(408)
         })?;
         let body = body.map_err(|_| too_large())?;
-        let body = serde_json::from_slice(&body)
-            .map_err(|error| invalid("", &format!("the request is not valid JSON: {error}")))?;
-        Ok((parts, principal, body))
+        Ok(Received { parts, principal, active_run, body })
+    }
+
+    /// Parses a body of JSON.
+    fn parse(&self, body: &[u8]) -> Result<Value, Error> {
+        let parsed = self.0.limits.parse_json(Some("application/json"), body);
+        parsed.map_err(|error| {
+            let kind = match error.status() {
+                413 => ErrorKind::TooLarge,
+                _ => ErrorKind::InvalidRequest,
+            };
+            Error::new(kind, error.to_string()).with_status(error.status())
+        })
     }
 
     async fn authorize(&self, parts: &Parts) -> Result<Principal, Error> {
@@ -331,8 +343,11 @@ impl AgentServer {
         })
     }
 
-    fn agent(&self, model: &str) -> Result<&Agent, Error> {
-        self.0.models.get(model).ok_or_else(|| {
+    fn agent(&self, wire: Wire, model: &str) -> Result<&Agent, Error> {
+        // Ollama's clients may name the version of a model.
+        let name = model.strip_suffix(":latest").filter(|_| wire == Wire::Ollama);
+        let found = self.0.models.get(model).or_else(|| self.0.models.get(name?));
+        found.ok_or_else(|| {
             let message = format!("the model {model:?} does not exist");
             Error::new(ErrorKind::InvalidRequest, message).with_status(404).with_parameter("model")
         })
@@ -359,9 +374,10 @@ impl AgentServer {
         &self,
         wire: Wire,
         request: Request,
-        document: impl FnOnce(&Self, Value) -> Result<Value, Error>,
+        document: impl FnOnce(&Self, &[u8]) -> Result<Value, Error>,
     ) -> Response<Body> {
-        let document = self.read(wire, request).await.and_then(|(_, _, body)| document(self, body));
+        let received = self.read(wire, request).await;
+        let document = received.and_then(|received| document(self, &received.body));
         json_response(wire, document)
     }
 }
@@ -371,6 +387,14 @@ impl fmt::Debug for AgentServer {
         let models: Vec<&str> = self.names().collect();
         f.debug_struct("AgentServer").field("models", &models).finish_non_exhaustive()
     }
+}
+
+/// A request that has been authorized and received.
+struct Received {
+    parts: Parts,
+    principal: Principal,
+    active_run: ActiveRun,
+    body: Bytes,
 }
 
 /// An answer that a response body holds.
@@ -393,9 +417,20 @@ impl Drop for HeldAnswer {
 }
 
 /// The body of a streamed response. Dropping it drops the run, unless runs are detached.
-fn stream_body(answer: HeldAnswer, first: String, keep_alive: Duration) -> Body {
-    let start = (answer, Some(first));
-    let bytes = stream::unfold(start, move |(mut held, first)| async move {
+///
+/// # Errors
+///
+/// Returns the error with which the run ends before the first piece of the answer, so that the
+/// error has a status of its own.
+async fn stream_body(mut held: HeldAnswer, keep_alive: Duration) -> Result<Body, Failure> {
+    let first = match &mut held.answer {
+        None => None,
+        Some(answer) => match tokio::time::timeout(keep_alive, answer.next_bytes()).await {
+            Ok(Some(first)) => Some(first?),
+            Ok(None) | Err(_) => Some(answer.open()?),
+        },
+    };
+    let bytes = stream::unfold((held, first), move |(mut held, first)| async move {
         if let Some(first) = first {
             return Some((first, (held, None)));
         }
@@ -408,9 +443,7 @@ fn stream_body(answer: HeldAnswer, first: String, keep_alive: Duration) -> Body 
         };
         Some((bytes, (held, None)))
     });
-    Body::from_stream(futures::StreamExt::map(bytes, |bytes| {
-        Ok::<_, std::convert::Infallible>(Bytes::from(bytes))
-    }))
+    Ok(Body::from_stream(bytes.map(|bytes| Ok::<_, Infallible>(Bytes::from(bytes)))))
 }
 
 fn error_response(wire: Wire, failure: &Failure) -> Response<Body> {
@@ -492,7 +525,7 @@ async fn show_model(
 ) -> Response<Body> {
     let wire = described_wire(&request);
     let describe = |server: &AgentServer| {
-        server.agent(&name)?;
+        server.agent(wire, &name)?;
         Ok(describe_model(wire, &name))
     };
     server.get(wire, request, describe).await
@@ -519,10 +552,7 @@ async fn call_gemini(
         "streamGenerateContent" => server.answer(wire, Some((model, true)), request).await,
         "countTokens" => {
             server
-                .post(wire, request, |server, mut body| {
-                    // The vendor's clients can send the request inside another one.
-                    let inner = body["generateContentRequest"].take();
-                    let body = if inner.is_object() { inner } else { body };
+                .post(wire, request, |server, body| {
                     let count = server.count(wire, body, Some(model));
                     count.map(|count| json!({ "totalTokens": count }))
                 })
@@ -556,8 +586,9 @@ async fn list_ollama(State(server): State<AgentServer>, request: Request) -> Res
 async fn show_ollama(State(server): State<AgentServer>, request: Request) -> Response<Body> {
     server
         .post(Wire::Ollama, request, |server, body| {
+            let body = server.parse(body)?;
             let name = body["model"].as_str().or(body["name"].as_str()).unwrap_or_default();
-            server.agent(name)?;
+            server.agent(Wire::Ollama, name)?;
             Ok(json!({
                 "details": {}, "model_info": {}, "capabilities": ["completion", "tools"],
             }))
@@ -572,11 +603,14 @@ async fn ollama_version(State(server): State<AgentServer>, request: Request) -> 
 
 impl AgentServer {
     /// Estimates the tokens of a request: a quarter of its bytes.
-    fn count(&self, wire: Wire, body: Value, model: Option<String>) -> Result<usize, Error> {
+    fn count(&self, wire: Wire, bytes: &[u8], model: Option<String>) -> Result<usize, Error> {
+        let mut body = self.parse(bytes)?;
+        // Gemini's clients can send the request inside another one.
+        if let Some(inner) = body.get_mut("generateContentRequest") {
+            body = inner.take();
+        }
         let request = ModelRequest::parse(wire, body, model, &self.0.limits)?;
-        self.agent(&request.model)?;
-        let counted = ["contents", "messages", "system", "systemInstruction", "tools"];
-        let bytes: usize = counted.iter().map(|name| request.body[name].to_string().len()).sum();
-        Ok(bytes.div_ceil(4))
+        self.agent(wire, &request.model)?;
+        Ok(bytes.len().div_ceil(4))
     }
 }

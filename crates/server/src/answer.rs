@@ -6,7 +6,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
 use serde_json::{Value, json};
-use turnstream::event::{EndReason, Event, Outcome, ToolEvent};
+use turnstream::event::{EndReason, Event, Outcome, ToolEvent, Transition};
 use turnstream::provider::server::{
     ContentDelta, ErrorDocument, Frame, FrameFormat, TurnStart, TurnWriter, Wire,
 };
@@ -17,7 +17,7 @@ use turnstream::{Error, ErrorKind, Run, TurnEvent};
 use crate::authorize::ActiveRun;
 use crate::failure::{Failure, client_error};
 use crate::model_request::ModelRequest;
-use crate::stored_responses::{StoredResponse, StoredResponses};
+use crate::stored_responses::{StoredResponse, StoredResponses, added_bytes};
 use crate::wires;
 
 /// The settings of a single answer.
@@ -29,8 +29,8 @@ pub(crate) struct AnswerSettings {
     pub(crate) path: String,
     /// Whether the client sees the agent's reasoning and its own calls, as reasoning.
     pub(crate) shows_work: bool,
-    /// Where the response is kept, and for whom.
-    pub(crate) store: Option<(StoredResponses, String)>,
+    /// Where the response is kept, for whom, and the size of the history that it continues.
+    pub(crate) store: Option<(StoredResponses, String, usize)>,
 }
 
 /// A run that is written as one turn of a model.
@@ -41,6 +41,11 @@ pub(crate) struct Answer {
     client_tools: HashSet<String>,
     format: FrameFormat,
     blocks: Blocks,
+    /// The text of the last turn, if only the last turn's text may be sent, because it must match a
+    /// format.
+    held_text: Option<String>,
+    /// The first event on the Responses wire, from which an error in the stream is made.
+    first_event: Option<Value>,
     /// The bytes of frames so far.
     written: Written,
     /// Whether a tool has started. The client must then not repeat the request on its own.
@@ -71,12 +76,15 @@ struct Blocks {
     open: Option<(u32, BlockKind)>,
     /// Whether an earlier turn contains text, so that the next text begins a new paragraph.
     has_earlier_text: bool,
+    /// Whether the current turn contains text.
     has_text: bool,
+    has_refusal: bool,
 }
 
 #[derive(Clone, Copy, PartialEq)]
 enum BlockKind {
     Text,
+    Refusal,
     Reasoning,
     /// A call that the agent has made itself, shown as reasoning.
     OwnCall,
@@ -97,7 +105,8 @@ impl Answer {
         active_run: ActiveRun,
     ) -> Self {
         let client_tools = request.tool_names();
-        let ModelRequest { model, mut body, is_streamed, .. } = request;
+        let held_text = request.has_format().then(String::new);
+        let ModelRequest { model, repeated: mut body, is_streamed, .. } = request;
         if !is_streamed && settings.wire == Wire::OpenAiChat {
             // A response that is not streamed always contains its usage.
             body["stream_options"] = json!({ "include_usage": true });
@@ -109,6 +118,8 @@ impl Answer {
             body,
             client_tools,
             blocks: Blocks::default(),
+            held_text,
+            first_event: None,
             written: Written { writer: None, count: 0 },
             has_acted: false,
             state: AnswerState::Running { run: Box::new(run), _active_run: active_run },
@@ -157,7 +168,19 @@ impl Answer {
 
     /// Returns the stream's bytes for an error that has ended it.
     pub(crate) fn error_bytes(&mut self, failure: &Failure) -> String {
-        let frame = self.settings.wire.error_frame(failure.error(), self.written.count);
+        let mut frame = self.settings.wire.error_frame(failure.error(), self.written.count);
+        if let Some(first) = &self.first_event
+            && let Ok(mut event) = serde_json::from_str::<Value>(&frame.data)
+            && let Some(failed) = event["response"].as_object().cloned()
+        {
+            // The vendor's clients compare the response with the first one.
+            let mut response = first["response"].clone();
+            for name in ["status", "error"] {
+                response[name] = failed.get(name).cloned().unwrap_or_default();
+            }
+            event["response"] = response;
+            frame.data = event.to_string();
+        }
         self.encode(&[frame]) + self.format.body_end
     }
 
@@ -173,19 +196,15 @@ impl Answer {
             match run.next().await {
                 Some(Ok(Event::Finished(outcome))) => break self.end(&outcome)?,
                 Some(Ok(event)) => {
-                    match event {
-                        Event::TurnStarted { .. } => {
-                            before_turn = (pieces.len(), self.blocks.clone());
-                        }
-                        // The text of a turn that is retracted is never sent.
-                        Event::Turn(TurnEvent::Retracted { .. }) => {
-                            pieces.truncate(before_turn.0);
-                            self.blocks.clone_from(&before_turn.1);
-                            continue;
-                        }
-                        _ => {}
+                    // The text of a turn that is retracted or rejected is never sent.
+                    if is_void(&event) {
+                        pieces.truncate(before_turn.0);
+                        self.blocks.clone_from(&before_turn.1);
                     }
                     pieces.extend(self.pieces(&event));
+                    if let Event::TurnStarted { .. } = event {
+                        before_turn = (pieces.len(), self.blocks.clone());
+                    }
                 }
                 Some(Err(_)) | None => return Err(self.fail(&ended_early())),
             }
@@ -234,7 +253,7 @@ impl Answer {
         for call in &outcome.pending {
             if !call.path.is_empty() || !self.client_tools.contains(&call.name) {
                 let message = format!("the tool {:?} waits for a result from outside", call.name);
-                return Err(self.fail(&Error::new(ErrorKind::Unsupported, message)));
+                return Err(self.fail(&Error::new(ErrorKind::Server, message)));
             }
             let index = self.blocks.start(None);
             let (call_id, name) = (call.call_id.clone(), call.name.clone());
@@ -242,36 +261,65 @@ impl Answer {
             calls.push((index, ContentDelta::CallArgs(call.arguments.clone())));
             calls.push((index, ContentDelta::CallEnd));
         }
+        if let Some(text) = self.final_text(outcome) {
+            let (at, _) = self.blocks.text(u32::MAX);
+            calls.insert(0, (at, ContentDelta::Text(text)));
+        }
         let reason = match outcome.reason {
-            EndReason::Budget if self.blocks.count == 0 && !self.has_acted => {
+            EndReason::Budget if self.blocks.count == 0 => {
+                self.state = AnswerState::Ended;
                 let message = "the budget for this request is used up";
                 let error = Error::new(ErrorKind::RateLimited, message).with_status(429);
-                return Err(Failure::new(error, false));
+                return Err(Failure::new(error, self.has_acted));
             }
             EndReason::Interrupted(_) => {
                 let message = "the server has stopped the answer";
                 return Err(self.fail(&Error::new(ErrorKind::Overloaded, message)));
             }
+            EndReason::ContextWindow => {
+                let message = "the conversation is too long";
+                return Err(self.fail(&Error::new(ErrorKind::ContextWindow, message)));
+            }
+            EndReason::Completed | EndReason::Blocked | EndReason::Stopped => StopReason::Stop,
             EndReason::Pending => StopReason::ToolCalls,
             EndReason::MaxTurns | EndReason::Budget | EndReason::Truncated => StopReason::MaxTokens,
             EndReason::Refused | EndReason::Filtered => self.refusal(),
-            _ => StopReason::Stop,
+            reason => {
+                let message = format!("the run ended with the reason {}", reason.as_str());
+                return Err(self.fail(&Error::new(ErrorKind::Server, message)));
+            }
         };
-        if let Some((responses, principal)) = &self.settings.store {
+        if let Some((responses, principal, earlier_bytes)) = &self.settings.store {
             let response = StoredResponse {
                 principal: principal.clone(),
                 model: self.model.clone(),
                 history: outcome.history.clone(),
+                bytes: earlier_bytes + added_bytes(outcome),
             };
             responses.insert(format!("resp_{}", self.settings.id), response);
         }
-        Ok(Ending { calls, reason, usage: outcome.usage })
+        Ok(Ending { calls, reason, usage: outcome.usage + *outcome.nested_usage })
+    }
+
+    /// Returns the text that ends the answer, but that no delta contains: the text that must match
+    /// a format, or the summary of a run that the model has ended by a tool.
+    fn final_text(&mut self, outcome: &Outcome) -> Option<String> {
+        let text = match self.held_text.take() {
+            Some(text) if text.is_empty() && outcome.stop_action.is_some() => outcome.text.clone(),
+            Some(text) => text,
+            None if !self.blocks.has_text && outcome.stop_action.is_some() => outcome.text.clone(),
+            None => String::new(),
+        };
+        Some(text).filter(|text| !text.is_empty())
     }
 
     /// The stop reason by which the wire reports a refusal.
     fn refusal(&self) -> StopReason {
         match self.settings.wire {
             Wire::Anthropic => StopReason::Refusal,
+            Wire::OpenAiChat | Wire::OpenAiResponses if self.blocks.has_refusal => {
+                StopReason::Refusal
+            }
             Wire::Ollama => StopReason::Stop,
             _ => StopReason::ContentFilter,
         }
@@ -286,12 +334,31 @@ impl Answer {
             let _ = run.deny(call, "no one can approve this call here");
         }
         match event {
-            Event::TurnStarted { .. } | Event::Turn(TurnEvent::Retracted { .. }) => {
-                self.blocks.start_turn();
+            Event::TurnStarted { transition, .. } => {
+                // A turn that continues a text continues its block.
+                let continues = matches!(
+                    transition,
+                    Some(Transition::MaxOutputTokensRecovery | Transition::PauseResumed)
+                );
+                if !continues {
+                    self.start_turn();
+                }
+            }
+            Event::Turn(TurnEvent::Retracted { .. }) => self.start_turn(),
+            Event::Turn(TurnEvent::RefusalDelta { index, text })
+                if matches!(self.settings.wire, Wire::OpenAiChat | Wire::OpenAiResponses) =>
+            {
+                self.blocks.has_refusal = true;
+                let at = self.blocks.piece(*index, BlockKind::Refusal);
+                return vec![(at, ContentDelta::Refusal(text.to_string()))];
             }
             Event::Turn(
                 TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text },
             ) => {
+                if let Some(held) = &mut self.held_text {
+                    held.push_str(text);
+                    return Vec::new();
+                }
                 let (at, is_new_paragraph) = self.blocks.text(*index);
                 let text = if is_new_paragraph { format!("\n\n{text}") } else { text.to_string() };
                 return vec![(at, ContentDelta::Text(text))];
@@ -315,6 +382,13 @@ impl Answer {
         Vec::new()
     }
 
+    fn start_turn(&mut self) {
+        self.blocks.start_turn();
+        if let Some(held) = &mut self.held_text {
+            held.clear();
+        }
+    }
+
     /// Writes pieces of the answer.
     fn write(&mut self, pieces: Vec<(u32, ContentDelta)>) -> Result<String, Failure> {
         let writer = self.written.writer.take();
@@ -325,6 +399,10 @@ impl Answer {
     }
 
     fn encode(&mut self, frames: &[Frame]) -> String {
+        if self.written.count == 0 && self.settings.wire == Wire::OpenAiResponses {
+            self.first_event =
+                frames.first().and_then(|first| serde_json::from_str(&first.data).ok());
+        }
         let start = self.written.count;
         self.written.count += frames.len();
         (start..).zip(frames).map(|(n, frame)| self.format.encode(frame, n)).collect()
@@ -349,7 +427,8 @@ impl Answer {
     /// Ends the answer with an error.
     fn fail(&mut self, error: &Error) -> Failure {
         self.state = AnswerState::Ended;
-        Failure::new(client_error(error, &self.settings.id), self.has_acted)
+        let must_not_repeat = self.has_acted || !error.is_retryable();
+        Failure::new(client_error(error, &self.settings.id), must_not_repeat)
     }
 }
 
@@ -383,6 +462,22 @@ impl Blocks {
     }
 }
 
+/// Returns whether an event voids the text of the turn before it.
+fn is_void(event: &Event) -> bool {
+    match event {
+        Event::Turn(TurnEvent::Retracted { .. }) => true,
+        Event::TurnStarted { transition, .. } => matches!(
+            transition,
+            Some(
+                Transition::Corrective
+                    | Transition::StopHookBlocking
+                    | Transition::ReasoningRefused
+            )
+        ),
+        _ => false,
+    }
+}
+
 fn ended_early() -> Error {
     Error::new(ErrorKind::Other, "the run ended without an outcome")
 }
@@ -391,7 +486,7 @@ impl Failure {
     /// Converts the failure to a response on this wire.
     pub(crate) fn document(&self, wire: Wire) -> ErrorDocument {
         let mut document = wire.error_document(self.error());
-        if self.has_acted() {
+        if self.must_not_repeat() {
             // The vendors' clients repeat a request that fails, unless this header forbids it.
             document.headers.push(("x-should-retry", "false".to_owned()));
         }

@@ -1,6 +1,6 @@
 //! The messages of a client, on any wire.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,7 +14,14 @@ use crate::fields::invalid;
 #[derive(Default)]
 pub(crate) struct Conversation {
     messages: Vec<Message>,
+    /// The ids of all calls.
+    call_ids: HashSet<String>,
+    /// The ids of the calls of each tool, in order, for wires on which results name only the tool.
+    unnamed_calls: HashMap<String, VecDeque<String>>,
 }
+
+/// The maximum number of calls in a request.
+const MAX_CALLS: usize = 10_000;
 
 enum Message {
     System(String),
@@ -45,13 +52,14 @@ impl Conversation {
 
     /// Adds a call of the assistant. `path` is the place of its id in the request.
     pub(crate) fn push_call(&mut self, call: ToolCall, path: &str) -> Result<(), Error> {
-        let is_same = |message: &Message| match message {
-            Message::Call(earlier) => earlier.call_id == call.call_id,
-            _ => false,
-        };
-        if self.messages.iter().any(is_same) {
+        if self.call_ids.len() >= MAX_CALLS {
+            return Err(invalid(path, &format!("a request may have at most {MAX_CALLS} calls")));
+        }
+        if !self.call_ids.insert(call.call_id.clone()) {
             return Err(invalid(path, "this id belongs to an earlier call already"));
         }
+        let of_tool = self.unnamed_calls.entry(call.name.clone()).or_default();
+        of_tool.push_back(call.call_id.clone());
         self.messages.push(Message::Call(call));
         Ok(())
     }
@@ -60,16 +68,9 @@ impl Conversation {
         self.messages.push(Message::Result { call_id, content, is_error });
     }
 
-    /// Returns the id of the first call of this tool that has no result yet, for wires on which
-    /// results name only the tool.
-    pub(crate) fn open_call(&self, name: &str) -> Option<String> {
-        let answered: HashSet<&str> = self.messages.iter().filter_map(Message::answered).collect();
-        self.messages.iter().find_map(|message| match message {
-            Message::Call(call) if call.name == name && !answered.contains(&*call.call_id) => {
-                Some(call.call_id.clone())
-            }
-            _ => None,
-        })
+    /// Takes the id of the next call of this tool, for wires on which results name only the tool.
+    pub(crate) fn take_unnamed_call(&mut self, name: &str) -> Option<String> {
+        self.unnamed_calls.get_mut(name)?.pop_front()
     }
 
     /// Returns an id for a call that has none.
@@ -79,11 +80,7 @@ impl Conversation {
 
     /// Takes the results whose calls are not in these messages.
     pub(crate) fn take_other_results(&mut self) -> Vec<(String, Content, bool)> {
-        let calls = self.messages.iter().filter_map(|message| match message {
-            Message::Call(call) => Some(call.call_id.clone()),
-            _ => None,
-        });
-        let calls: HashSet<String> = calls.collect();
+        let calls = &self.call_ids;
         let is_other = |message: &mut Message| match message {
             Message::Result { call_id, .. } => !calls.contains(call_id),
             _ => false,
@@ -141,15 +138,6 @@ impl Conversation {
     }
 }
 
-impl Message {
-    fn answered(&self) -> Option<&str> {
-        match self {
-            Self::Result { call_id, .. } => Some(call_id),
-            _ => None,
-        }
-    }
-}
-
 /// The content of a message: a text, or several parts.
 fn user_content(parts: Vec<Part>) -> Content {
     match <[Part; 1]>::try_from(parts) {
@@ -162,7 +150,7 @@ fn user_content(parts: Vec<Part>) -> Content {
 /// Creates the part for an attached file, from its Base64 data.
 pub(crate) fn file_part(
     media_type: &str,
-    data: String,
+    data: &str,
     limits: &ClientLimits,
     path: &str,
 ) -> Result<Part, Error> {
@@ -171,6 +159,8 @@ pub(crate) fn file_part(
         let message = format!("a file may have at most {max} bytes");
         return Err(invalid(path, &message).with_status(413));
     }
+    // Some clients use the URL-safe alphabet.
+    let data = data.replace('-', "+").replace('_', "/");
     if STANDARD.decode(&data).is_err() {
         return Err(invalid(path, "this is not valid Base64"));
     }
@@ -189,7 +179,7 @@ pub(crate) fn url_part(
             return Err(invalid(path, "a data URL must contain Base64"));
         };
         let media_type = media_type.split(';').next().unwrap_or_default();
-        return file_part(media_type, data.to_owned(), limits, path);
+        return file_part(media_type, data, limits, path);
     }
     if !limits.allow_urls {
         let message = "files are accepted as data only, not as addresses";

@@ -6,21 +6,22 @@ use turnstream::{Error, ErrorKind};
 #[derive(Debug)]
 pub(crate) struct Failure {
     error: Error,
-    /// Whether a tool has started.
-    has_acted: bool,
+    /// Whether the client must not repeat the request on its own: a tool has started, or the same
+    /// request would fail again.
+    must_not_repeat: bool,
 }
 
 impl Failure {
-    pub(crate) fn new(error: Error, has_acted: bool) -> Self {
-        Self { error, has_acted }
+    pub(crate) fn new(error: Error, must_not_repeat: bool) -> Self {
+        Self { error, must_not_repeat }
     }
 
     pub(crate) fn error(&self) -> &Error {
         &self.error
     }
 
-    pub(crate) fn has_acted(&self) -> bool {
-        self.has_acted
+    pub(crate) fn must_not_repeat(&self) -> bool {
+        self.must_not_repeat
     }
 }
 

@@ -54,9 +54,10 @@ impl Fields {
         }
     }
 
-    /// Takes a number that fits into the type.
+    /// Takes a number that fits into the type. -1 counts as missing, as in many clients.
     pub(crate) fn integer<T: TryFrom<u64>>(&mut self, name: &str) -> Result<Option<T>, Error> {
-        let Some(value) = self.take(name) else { return Ok(None) };
+        let value = self.take(name).filter(|value| value.as_i64() != Some(-1));
+        let Some(value) = value else { return Ok(None) };
         let number = value.as_u64().and_then(|number| T::try_from(number).ok());
         let message = "this must be a whole number within the usual range";
         number.map(Some).ok_or_else(|| invalid(&self.path(name), message))
@@ -67,6 +68,11 @@ impl Fields {
         let Some(value) = self.take(name) else { return Ok(None) };
         let number = value.as_f64().map(|number| number as f32);
         number.map(Some).ok_or_else(|| invalid(&self.path(name), "this must be a number"))
+    }
+
+    /// Takes a penalty. A penalty of 0 has no effect and counts as missing.
+    pub(crate) fn penalty(&mut self, name: &str) -> Result<Option<f32>, Error> {
+        Ok(self.number(name)?.filter(|penalty| *penalty != 0.0))
     }
 
     /// Takes a list. A missing list is empty.

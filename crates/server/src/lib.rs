@@ -21,9 +21,12 @@
 //! # What a client sees
 //!
 //! - **One turn.** All turns of the agent's run are one answer. The texts of several turns are
-//!   separated by an empty line. If a turn is retracted after the client has received some of its
-//!   text, the text stays, and the new turn follows it. A response that is not streamed never
-//!   contains such text.
+//!   separated by an empty line. If the client asks for a format, such as a JSON schema, it
+//!   receives only the text of the last turn, at the end.
+//! - **Text that is taken back.** If a turn is retracted, or a validation or a stop hook rejects
+//!   it, the part that a stream has already sent stays, and the new turn follows it. A response
+//!   that is not streamed never contains such text. Do not stream an agent whose validations must
+//!   keep text from its clients.
 //! - **The agent's own calls are hidden**, or shown as reasoning
 //!   ([`with_shown_work`](AgentServer::with_shown_work)). They are never calls of the client.
 //! - **Calls that need approval are denied**, because no one can approve them here.
@@ -36,10 +39,12 @@
 //!
 //! # What a client can send
 //!
-//! - **Messages.** The client's messages are the history. Nothing is kept between two requests, and
-//!   the field `user` does not select a session. With Responses, `previous_response_id` continues a
-//!   kept response: the server keeps the last 1,000 responses of all clients in memory, up to 256
-//!   MiB, and gives each only to the [principal](Principal) and the model for which it was made.
+//! - **Messages.** The client's messages are the history. Nothing is kept between two requests,
+//!   and the field `user` does not select a session. With Responses, `previous_response_id`
+//!   continues a kept response. The server keeps the last 200 responses of each
+//!   [principal](Principal) in memory, up to 64 MiB, and at most 10,000 and 512 MiB in all. It
+//!   gives each only to the principal and the model for which it was made. References to items by
+//!   their ids are refused.
 //! - **System and developer messages** follow the agent's own instructions.
 //! - **Tools** of the client are [external](turnstream::Tool::external): when the model calls one,
 //!   the answer ends with the call, and the next request contains the result. A name that a tool of
@@ -49,9 +54,11 @@
 //!   agent does not remember its own calls; with `previous_response_id`, it does.
 //! - **Options** such as the temperature, the maximum number of tokens, the format of the answer
 //!   and the tool choice replace the agent's own, for each turn. If the agent's model does not
-//!   support one, the request fails with the status 400. The agent decides how it reasons, so the
-//!   client's settings for reasoning, caching and service tiers have no effect. All other fields
-//!   that would change the answer, such as `n` or `logprobs`, are refused with the status 400.
+//!   support one, the request fails with the status 400. The smaller maximum of tokens holds, and
+//!   an answer that reaches the client's is not continued. A tool choice concerns the client's
+//!   tools only. The agent decides how it reasons, so the client's settings for reasoning, caching
+//!   and service tiers have no effect. All other fields that would change the answer, such as `n`
+//!   or `logprobs`, are refused with the status 400.
 //! - **Counts of tokens** are estimates: a quarter of the request's bytes.
 //!
 //! # Who may call

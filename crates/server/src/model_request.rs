@@ -2,8 +2,11 @@
 
 use std::collections::HashSet;
 
+use futures::future;
+use turnstream::agent::{Limits, hook};
+use turnstream::item::ItemKind;
 use turnstream::provider::server::Wire;
-use turnstream::request::{Options, Output, OutputSchema};
+use turnstream::request::{Options, Output, OutputSchema, ToolChoice};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::ui::ClientLimits;
 use turnstream::{Agent, Error, Item};
@@ -14,13 +17,32 @@ use crate::conversation::Conversation;
 use crate::fields::{Fields, invalid};
 use crate::wires;
 
+/// The fields of a body that a response repeats, on any wire.
+const REPEATED: [&str; 13] = [
+    "include",
+    "instructions",
+    "max_output_tokens",
+    "metadata",
+    "parallel_tool_calls",
+    "previous_response_id",
+    "reasoning",
+    "store",
+    "stream_options",
+    "temperature",
+    "text",
+    "tool_choice",
+    "tools",
+];
+
 /// A client's request to a model.
 pub(crate) struct ModelRequest {
-    /// The body, parts of which a response repeats.
-    pub(crate) body: Value,
+    /// The fields of the body that a response repeats.
+    pub(crate) repeated: Value,
     /// The name of the model.
     pub(crate) model: String,
     pub(crate) conversation: Conversation,
+    /// Instructions that hold for this request only.
+    pub(crate) instructions: Option<String>,
     /// The tools that the client executes.
     pub(crate) tools: Vec<ToolSpec>,
     /// The options that the client has set.
@@ -40,15 +62,19 @@ impl ModelRequest {
         model: Option<String>,
         limits: &ClientLimits,
     ) -> Result<Self, Error> {
-        let mut fields = Fields::of(body.clone(), "")?;
+        let body = if wire == Wire::Gemini { wires::gemini::with_camel_case(body) } else { body };
+        let repeated = REPEATED.iter().map(|name| ((*name).to_owned(), body[name].clone()));
+        let repeated = if body.is_object() { repeated.collect() } else { Value::Null };
+        let mut fields = Fields::of(body, "")?;
         let model = match model {
             Some(model) => model,
             None => fields.required_text("model")?,
         };
         let mut request = Self {
-            body,
+            repeated,
             model,
             conversation: Conversation::default(),
+            instructions: None,
             tools: Vec::new(),
             options: Options::default(),
             is_streamed: false,
@@ -88,8 +114,43 @@ impl ModelRequest {
             let tool = Tool::external(spec.clone());
             tools.push(tool.map_err(|error| invalid("tools", error.message()))?);
         }
-        let options = self.options.clone().or(agent.options().clone());
-        Ok(agent.clone().with_tools(tools).with_options(options).interactive())
+        let has_own_tools = !own.specs().is_empty();
+        let mut options = self.options.clone();
+        options.tool_choice = match options.tool_choice {
+            // Clients do not know the agent's own tools.
+            ToolChoice::Tool(name) if !names.contains(&name) => {
+                let message = format!("there is no tool {name:?} in the request");
+                return Err(invalid("tool_choice", &message));
+            }
+            ToolChoice::Required if has_own_tools || tools.is_empty() => ToolChoice::Auto,
+            ToolChoice::None => {
+                tools.clear();
+                ToolChoice::Auto
+            }
+            choice => choice,
+        };
+        let own_max = agent.options().max_output_tokens;
+        let max = [options.max_output_tokens, own_max].into_iter().flatten().min();
+        options.max_output_tokens = max;
+        let mut agent = agent.clone().with_tools(tools).with_options(options).interactive();
+        if self.options.max_output_tokens.is_some() {
+            // The client's limit holds for the whole answer.
+            agent = agent.clone().with_limits(Limits { max_continuations: 0, ..agent.limits() });
+        }
+        if let Some(instructions) = self.instructions.clone() {
+            agent = agent.with_hook(hook::prepare_request(move |_, mut request| {
+                let system = &mut request.system.volatile;
+                let separator = if system.is_empty() { "" } else { "\n\n" };
+                *system = format!("{system}{separator}{instructions}");
+                future::ready(request)
+            }));
+        }
+        Ok(agent)
+    }
+
+    /// Returns whether the answer must match a format, so that nothing may stand before it.
+    pub(crate) fn has_format(&self) -> bool {
+        self.options.output != Output::Text
     }
 
     /// The names of the client's tools.
@@ -101,9 +162,7 @@ impl ModelRequest {
     pub(crate) fn items(&mut self) -> Result<Vec<Item>, Error> {
         let conversation = std::mem::take(&mut self.conversation);
         let items = conversation.into_items(&self.tool_names())?;
-        if items.iter().all(|item| matches!(item.kind, turnstream::item::ItemKind::System { .. })) {
-            return Err(invalid("", "the request contains no message"));
-        }
+        ensure_message(&items)?;
         Ok(items)
     }
 
@@ -123,6 +182,14 @@ impl ModelRequest {
     pub(crate) fn set_schema(&mut self, name: Option<String>, schema: Value) {
         let name = name.unwrap_or_else(|| "answer".to_owned());
         self.options.output = Output::Schema(OutputSchema { name, schema });
+    }
+}
+
+/// Returns an error if the items contain nothing but system messages.
+pub(crate) fn ensure_message(items: &[Item]) -> Result<(), Error> {
+    match items.iter().all(|item| matches!(item.kind, ItemKind::System { .. })) {
+        true => Err(invalid("", "the request contains no message")),
+        false => Ok(()),
     }
 }
 

@@ -109,6 +109,21 @@ async fn large_requests_are_refused_before_they_are_read() {
 }
 
 #[tokio::test]
+async fn many_values_and_calls_are_refused_quickly() {
+    let served = Served::agent(searching_agent()).await;
+    let many = format!("[{}1]", "{},".repeat(300_000));
+    let request = served.request("/v1/chat/completions", &json!(null)).body(many);
+    assert_eq!(served.send(request).await.status, 413);
+    let call = |n: usize| json!({ "id": n.to_string(), "function": { "name": "x" } });
+    let calls: Vec<Value> = (0..20_000).map(call).collect();
+    let body = json!({ "model": "assistant", "messages": [
+        { "role": "user", "content": "Hi" }, { "role": "assistant", "tool_calls": calls },
+    ] });
+    let answered = served.post("/v1/chat/completions", &body).await;
+    assert!(answered.status == 400 && answered.text.contains("10000 calls"), "{answered:?}");
+}
+
+#[tokio::test]
 async fn separators_of_lines_in_a_text_do_not_break_the_stream() {
     let text = "one\u{2028}two\u{2029}three\u{85}four\r\nfive";
     let model = Scripted::from_fn(move |_, _| Reply::text(text));

@@ -51,6 +51,105 @@ async fn parameters_without_support_are_refused_by_name() {
 }
 
 #[tokio::test]
+async fn values_that_change_nothing_are_accepted() {
+    let model = Scripted::from_fn(|request, _| {
+        Reply::text(match request.options.clone() {
+            options if options == turnstream::request::Options::default() => "defaults",
+            _ => "options",
+        })
+    });
+    let served = Served::agent(Agent::new(model)).await;
+    let mut body = chat("Hi");
+    for (name, value) in [
+        ("frequency_penalty", json!(0)),
+        ("presence_penalty", json!(0.0)),
+        ("seed", json!(-1)),
+        ("max_tokens", json!(-1)),
+        ("top_k", json!(40)),
+        ("user", json!("somebody")),
+        ("tool_choice", json!("auto")),
+    ] {
+        body[name] = value;
+    }
+    let answered = served.post(CHAT, &body).await;
+    assert_eq!(answered.json()["choices"][0]["message"]["content"], "defaults", "{answered:?}");
+}
+
+#[tokio::test]
+async fn a_tool_choice_concerns_only_the_clients_tools() {
+    let model = Scripted::from_fn(|request, _| {
+        let names: Vec<_> = request.tools.iter().map(|spec| spec.name.clone()).collect();
+        Reply::text(format!("{:?} {}", request.options.tool_choice, names.join(" ")))
+    });
+    let served = Served::agent(Agent::new(model).with_tools([search_tool()])).await;
+    let with_tool = || with(chat("Hi"), "tools", function("double"));
+    let named = |name: &str| json!({ "type": "function", "function": { "name": name } });
+    for (choice, said) in [
+        (json!("none"), "Auto search"),
+        (json!("required"), "Auto search double"),
+        (named("double"), "Tool(\"double\") search double"),
+    ] {
+        let answered = served.post(CHAT, &with(with_tool(), "tool_choice", choice)).await.json();
+        assert_eq!(answered["choices"][0]["message"]["content"], said);
+    }
+    let answered = served.post(CHAT, &with(with_tool(), "tool_choice", named("search"))).await;
+    assert_eq!(answered.status, 400);
+}
+
+#[tokio::test]
+async fn geminis_fields_are_read_in_both_spellings() {
+    let model = Scripted::from_fn(|request, _| {
+        let tool = request.tools.iter().next().unwrap();
+        let media = request
+            .history
+            .iter()
+            .filter_map(Item::as_user)
+            .flat_map(|content| content.clone().into_parts());
+        Reply::text(format!(
+            "{} {}",
+            tool.parameters,
+            serde_json::to_string(&media.last()).unwrap()
+        ))
+    });
+    let served = Served::agent(Agent::new(model)).await;
+    let body = json!({
+        "system_instruction": { "parts": [{ "text": "Be." }] },
+        "generation_config": { "max_output_tokens": 9 },
+        "tools": [{ "function_declarations": [{ "name": "double", "parameters": {
+            "type": "OBJECT",
+            "properties": { "my_number": { "any_of": [{ "type": "INTEGER" }], "nullable": true } },
+            "property_ordering": ["my_number"],
+        } }] }],
+        "contents": [{ "role": "user", "parts": [
+            { "inline_data": { "mime_type": "image/png", "data": "-__-_wBh" } },
+        ] }],
+    });
+    let answered = served.post("/v1beta/models/assistant:generateContent", &body).await.json();
+    let text =
+        answered["candidates"][0]["content"]["parts"][0]["text"].as_str().unwrap().to_owned();
+    let (schema, part) = text.split_once(" {\"type\":\"image\"").unwrap();
+    let schema: Value = serde_json::from_str(schema).unwrap();
+    assert_eq!(schema["properties"]["my_number"]["anyOf"][0]["type"], "integer");
+    assert!(schema.get("propertyOrdering").is_none());
+    assert!(part.contains("+//+/wBh"), "{part}");
+}
+
+#[tokio::test]
+async fn instructions_of_an_earlier_response_do_not_hold() {
+    let model = Scripted::from_fn(|request, _| Reply::text(request.system.volatile.clone()));
+    let served = Served::agent(Agent::new(model)).await;
+    let ask = async |body: Value| served.post("/v1/responses", &body).await.json();
+    let first = json!({ "model": "assistant", "input": "Hi", "instructions": "Be A" });
+    let first = ask(first).await;
+    let body = json!({
+        "model": "assistant", "input": "Hi", "instructions": "Be B", "previous_response_id": first["id"],
+    });
+    assert_eq!(ask(body).await["output"][0]["content"][0]["text"], "Be B");
+    let empty = json!({ "model": "assistant", "previous_response_id": first["id"] });
+    assert_eq!(served.post("/v1/responses", &empty).await.status, 400);
+}
+
+#[tokio::test]
 async fn a_clients_tool_with_a_name_of_the_agents_tool_is_refused() {
     let served = Served::agent(searching_agent()).await;
     let answered = served.post(CHAT, &with(chat("Hi"), "tools", function("search"))).await;
@@ -161,7 +260,9 @@ async fn an_error_of_the_model_has_its_kind_but_not_its_text() {
             let answered = served.post(CHAT, &with(chat("Hi"), "stream", json!(is_streamed))).await;
             assert_eq!(answered.status, status, "{kind}: {answered:?}");
             assert!(!answered.text.contains("launch codes"), "{answered:?}");
-            assert!(!answered.headers.contains_key("x-should-retry"));
+            // The same request would fail again, unless the model was only busy.
+            let is_final = answered.headers.contains_key("x-should-retry");
+            assert_eq!(is_final, kind != ErrorKind::RateLimited, "{answered:?}");
         }
     }
 }

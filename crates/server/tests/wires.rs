@@ -168,8 +168,10 @@ async fn a_clients_tool_runs_at_the_client_and_its_result_reaches_the_agent() {
 #[tokio::test]
 async fn a_whole_conversation_reaches_the_agent() {
     let model = Scripted::from_fn(|request, _| {
-        let texts: Vec<String> = request.history.iter().map(describe).collect();
-        Reply::text(texts.join(" | "))
+        let of_request = request.system.volatile.clone();
+        let of_request = (!of_request.is_empty()).then(|| format!("system {of_request}"));
+        let texts = of_request.into_iter().chain(request.history.iter().map(describe));
+        Reply::text(texts.collect::<Vec<_>>().join(" | "))
     });
     let served = Served::agent(Agent::new(model).with_system("Own.")).await;
     let items = [Item::user("One"), Item::text("Two"), Item::user("Three")];
@@ -346,6 +348,92 @@ async fn a_retracted_turn_is_only_in_the_stream() {
     }
 }
 
+#[tokio::test]
+async fn a_format_is_not_preceded_by_other_text() {
+    let model = Scripted::from_fn(|request, _| {
+        match request.history.iter().any(|item| item.as_tool_result().is_some()) {
+            false => Reply::new().say("I look.").call("search", json!({})),
+            true => Reply::new().say("{\"name\":").say("\"Oslo\"}"),
+        }
+    });
+    let served = Served::agent(Agent::new(model).with_tools([search_tool()])).await;
+    let schema = json!({
+        "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
+        "additionalProperties": false,
+    });
+    for wire in Wire::ALL {
+        let output = Output::Schema(OutputSchema { name: "city".into(), schema: schema.clone() });
+        let options = Options { output, ..Options::default() };
+        let client = Agent::new(provider(wire, &served, "assistant")).with_options(options);
+        assert_eq!(client.run("Hi").outcome().await.text, r#"{"name":"Oslo"}"#, "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn an_answer_that_is_rejected_is_sent_only_in_streams() {
+    let model = || {
+        Scripted::from_fn(|request, _| match request.history.len() {
+            1 => Reply::text("A secret."),
+            _ => Reply::text("Nothing."),
+        })
+    };
+    let agent = Agent::new(model()).with_validation(|turn| match turn.text().contains("secret") {
+        true => Err("do not tell secrets"),
+        false => Ok(()),
+    });
+    let served = Served::agent(agent).await;
+    for wire in Wire::ALL {
+        let (path, body, place) = plain_request(wire, "Hi");
+        let document = served.post(path, &body).await.json();
+        assert_eq!(document.pointer(place), Some(&json!("Nothing.")), "{wire}: {document}");
+        assert_eq!(ask(wire, &served).await.text, "A secret.\n\nNothing.", "{wire}");
+    }
+}
+
+#[tokio::test]
+async fn a_clients_limit_of_tokens_is_not_extended_by_continuations() {
+    let model = Scripted::from_fn(|_, _| Reply::text("quick bro").stop(StopReason::MaxTokens));
+    let served = Served::agent(Agent::new(model.clone())).await;
+    let body = json!({
+        "model": "assistant", "max_tokens": 5, "messages": [{ "role": "user", "content": "Hi" }],
+    });
+    let document = served.post("/v1/messages", &body).await.json();
+    assert_eq!(document["content"][0]["text"], "quick bro");
+    assert_eq!((&document["stop_reason"], model.requests().len()), (&json!("max_tokens"), 1));
+    // Without a limit, the continuation is part of the same text.
+    let model = Scripted::new([
+        Reply::text("quick bro").stop(StopReason::MaxTokens),
+        Reply::text("wn fox"),
+    ]);
+    let served = Served::agent(Agent::new(model)).await;
+    let outcome = ask(Wire::OpenAiChat, &served).await;
+    assert_eq!(outcome.text, "quick brown fox");
+}
+
+#[tokio::test]
+async fn a_refusal_has_the_form_of_its_wire() {
+    let model = Scripted::from_fn(|_, _| Reply::new().refuse("I will not."));
+    let served = Served::agent(Agent::new(model)).await;
+    for wire in Wire::ALL {
+        let (path, body, _) = plain_request(wire, "Hi");
+        let document = served.post(path, &body).await.json();
+        let (place, end) = match wire {
+            Wire::OpenAiChat => ("/choices/0/message/refusal", "/choices/0/finish_reason"),
+            Wire::OpenAiResponses => ("/output/0/content/0/refusal", "/status"),
+            Wire::Anthropic => ("/content/0/text", "/stop_reason"),
+            Wire::Gemini => ("/candidates/0/content/parts/0/text", "/candidates/0/finishReason"),
+            _ => ("/message/content", "/done_reason"),
+        };
+        assert_eq!(document.pointer(place), Some(&json!("I will not.")), "{wire}: {document}");
+        let ends = ["stop", "completed", "refusal", "SAFETY"];
+        let end = document.pointer(end).unwrap().as_str().unwrap();
+        assert!(ends.contains(&end), "{wire}: {end}");
+        let reason = ask(wire, &served).await.reason;
+        let expected = [EndReason::Refused, EndReason::Filtered, EndReason::Completed];
+        assert!(expected.contains(&reason), "{wire}: {reason:?}");
+    }
+}
+
 /// Replaces each value of a document by each of these, one at a time.
 fn variants(document: &Value) -> Vec<Value> {
     fn pointers(value: &Value, at: &str, out: &mut Vec<String>) {
@@ -439,6 +527,7 @@ async fn no_odd_value_in_a_request_breaks_the_server() {
         ("/v1/chat/completions", chat),
         ("/v1/responses", responses),
         ("/v1/messages", messages),
+        ("/v1beta/models/assistant:countTokens", json!({ "generateContentRequest": gemini })),
         ("/v1beta/models/assistant:generateContent", gemini),
         ("/api/chat", ollama),
     ] {

@@ -117,11 +117,12 @@ impl FrameFormat {
     }
 
     /// Returns bytes that keep the connection alive without adding a frame to the body. JSON
-    /// documents cannot contain comments, but readers ignore empty lines.
+    /// documents cannot contain comments, and Gemini's clients take comments for data, but they
+    /// ignore empty lines.
     pub(super) fn comment(&self) -> String {
         match self.layout {
-            Layout::Events => ": keep-alive\n\n".replace('\n', self.line_end),
-            Layout::JsonLines | Layout::JsonArray => self.line_end.to_owned(),
+            Layout::Events if *self != Self::GEMINI_EVENTS => ": keep-alive\n\n".to_owned(),
+            Layout::Events | Layout::JsonLines | Layout::JsonArray => self.line_end.to_owned(),
         }
     }
 }

@@ -158,7 +158,7 @@ fn read_source(block: &mut Fields, limits: &ClientLimits) -> Result<Part, Error>
     let part = match source.required_text("type")?.as_str() {
         "base64" => {
             let media_type = source.required_text("media_type")?;
-            file_part(&media_type, source.required_text("data")?, limits, &path)?
+            file_part(&media_type, &source.required_text("data")?, limits, &path)?
         }
         "url" => url_part(None, &source.required_text("url")?, limits, &path)?,
         "text" => source.required_text("data")?.as_str().into(),

@@ -26,11 +26,13 @@ pub(crate) fn read(
     request.options.tool_choice = choice;
     for mut tool in fields.objects("tools")? {
         for mut function in tool.objects("functionDeclarations")? {
+            function.ignore(&["behavior", "response", "responseJsonSchema"]);
             let name = function.required_text("name")?;
             let description = function.text("description")?;
             let schema = function.take("parametersJsonSchema");
             let parameters = schema.or_else(|| function.take("parameters").map(to_json_schema));
             request.add_tool(name, description, parameters);
+            function.finish()?;
         }
         tool.finish()?;
     }
@@ -59,13 +61,13 @@ fn read_options(config: &mut Fields, request: &mut ModelRequest) -> Result<(), E
         // The vendor's clients send a number with a fraction.
         top_k: config.number("topK")?.map(whole_number),
         seed: config.integer("seed")?,
-        frequency_penalty: config.number("frequencyPenalty")?,
-        presence_penalty: config.number("presencePenalty")?,
+        frequency_penalty: config.penalty("frequencyPenalty")?,
+        presence_penalty: config.penalty("presencePenalty")?,
         stop_sequences: config.texts("stopSequences")?,
         ..Options::default()
     };
     let media_type = config.text("responseMimeType")?;
-    let schema = config.take("responseJsonSchema").or_else(|| config.take("_responseJsonSchema"));
+    let schema = config.take("responseJsonSchema");
     match schema.or_else(|| config.take("responseSchema").map(to_json_schema)) {
         Some(schema) => request.set_schema(None, schema),
         None if media_type.as_deref() == Some("application/json") => {
@@ -136,7 +138,7 @@ fn read_content(
             request.conversation.push_call(ToolCall { call_id, name, arguments }, &path)?;
         } else if let Some(mut response) = part.object("functionResponse")? {
             let name = response.required_text("name")?;
-            let id = response.text("id")?.or_else(|| request.conversation.open_call(&name));
+            let id = response.text("id")?.or_else(|| request.conversation.take_unnamed_call(&name));
             let path = response.path("name");
             let id = id.ok_or_else(|| invalid(&path, "no call of this tool is open"))?;
             let output = response.take("response").unwrap_or_else(|| json!({}));
@@ -146,7 +148,12 @@ fn read_content(
         } else if let Some(mut data) = part.object("inlineData")? {
             let media_type = data.required_text("mimeType")?;
             let path = part.path("inlineData.data");
-            message_parts.push(file_part(&media_type, data.required_text("data")?, limits, &path)?);
+            message_parts.push(file_part(
+                &media_type,
+                &data.required_text("data")?,
+                limits,
+                &path,
+            )?);
         } else if let Some(mut file) = part.object("fileData")? {
             let media_type = file.text("mimeType")?;
             let path = part.path("fileData.fileUri");
@@ -177,16 +184,66 @@ fn result_text(output: &Value) -> String {
     }
 }
 
+/// The fields whose values contain names of users, or a schema of the usual form.
+const KEPT_FIELDS: [&str; 8] = [
+    "args",
+    "default",
+    "enum",
+    "example",
+    "parametersJsonSchema",
+    "required",
+    "response",
+    "responseJsonSchema",
+];
+
+/// Converts the names of all fields to camel case. The vendor accepts both, and its client for
+/// Python mixes them. Names that belong to users are kept.
+pub(crate) fn with_camel_case(value: Value) -> Value {
+    match value {
+        Value::Array(list) => list.into_iter().map(with_camel_case).collect(),
+        Value::Object(map) => {
+            let convert = |(name, value): (String, Value)| {
+                let name = camel_case(&name);
+                let value = match (name.as_str(), value) {
+                    (name, value) if KEPT_FIELDS.contains(&name) => value,
+                    ("properties", Value::Object(properties)) => {
+                        let inner = |(name, value)| (name, with_camel_case(value));
+                        Value::Object(properties.into_iter().map(inner).collect())
+                    }
+                    (_, value) => with_camel_case(value),
+                };
+                (name, value)
+            };
+            Value::Object(map.into_iter().map(convert).collect())
+        }
+        other => other,
+    }
+}
+
+fn camel_case(name: &str) -> String {
+    let mut parts = name.trim_start_matches('_').split('_');
+    let mut out = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let mut letters = part.chars();
+        out.extend(letters.next().map(|first| first.to_ascii_uppercase()));
+        out.push_str(letters.as_str());
+    }
+    out
+}
+
 /// Converts the vendor's own form of a schema, in which types are upper-case words.
 fn to_json_schema(schema: Value) -> Value {
     match schema {
         Value::Array(list) => list.into_iter().map(to_json_schema).collect(),
-        Value::Object(map) => {
+        Value::Object(mut map) => {
+            let is_nullable = map.shift_remove("nullable") == Some(Value::Bool(true));
             let mut out = Map::new();
             for (name, value) in map {
                 match (name.as_str(), value) {
                     ("type", Value::String(kind)) => {
-                        out.insert(name, kind.to_ascii_lowercase().into());
+                        let kind = kind.to_ascii_lowercase();
+                        let kind = if is_nullable { json!([kind, "null"]) } else { json!(kind) };
+                        out.insert(name, kind);
                     }
                     ("properties", Value::Object(properties)) => {
                         let convert = |(name, value)| (name, to_json_schema(value));
@@ -194,7 +251,7 @@ fn to_json_schema(schema: Value) -> Value {
                         out.insert(name, properties.into());
                     }
                     ("items" | "anyOf", value) => drop(out.insert(name, to_json_schema(value))),
-                    ("propertyOrdering" | "nullable" | "example", _) => {}
+                    ("propertyOrdering" | "example", _) => {}
                     (_, value) => drop(out.insert(name, value)),
                 }
             }

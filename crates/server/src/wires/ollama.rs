@@ -17,7 +17,7 @@ pub(crate) fn read(
     limits: &ClientLimits,
 ) -> Result<(), Error> {
     request.is_streamed = fields.bool("stream")?.unwrap_or(true);
-    fields.ignore(&["keep_alive", "think"]);
+    fields.ignore(&["keep_alive", "think", "truncate"]);
     if let Some(mut options) = fields.object("options")? {
         request.options = Options {
             // Negative numbers mean that there is no limit.
@@ -29,8 +29,8 @@ pub(crate) fn read(
             top_p: options.number("top_p")?,
             top_k: options.integer("top_k")?,
             seed: options.integer("seed")?,
-            frequency_penalty: options.number("frequency_penalty")?,
-            presence_penalty: options.number("presence_penalty")?,
+            frequency_penalty: options.penalty("frequency_penalty")?,
+            presence_penalty: options.penalty("presence_penalty")?,
             stop_sequences: options.texts("stop")?,
             ..Options::default()
         };
@@ -70,7 +70,7 @@ fn read_message(
             let mut parts = vec![Part::from(text.as_str())];
             let path = message.path("images");
             for image in images {
-                parts.push(file_part(image_type(&image), image, limits, &path)?);
+                parts.push(file_part(image_type(&image), &image, limits, &path)?);
             }
             conversation.push_user(parts);
         }
@@ -90,7 +90,8 @@ fn read_message(
         }
         "tool" => {
             let name = message.text("tool_name")?.or(message.text("name")?).unwrap_or_default();
-            let id = message.text("tool_call_id")?.or_else(|| conversation.open_call(&name));
+            let id =
+                message.text("tool_call_id")?.or_else(|| conversation.take_unnamed_call(&name));
             let path = message.path("tool_name");
             let id = id.ok_or_else(|| invalid(&path, "no call of this tool is open"))?;
             conversation.push_result(id, Content::Text(text), false);

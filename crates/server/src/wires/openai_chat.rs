@@ -12,16 +12,24 @@ use crate::model_request::{ModelRequest, check_count};
 
 /// Fields without an effect: the agent decides how it reasons and who uses it.
 const IGNORED: &[&str] = &[
+    "cache_prompt",
+    "function_call",
     "metadata",
+    "min_p",
     "moderation",
     "prediction",
     "prompt_cache_key",
     "prompt_cache_options",
     "prompt_cache_retention",
+    "provider",
+    "reasoning",
     "reasoning_effort",
+    "repetition_penalty",
     "safety_identifier",
     "service_tier",
     "store",
+    "top_k",
+    "usage",
     "user",
     "verbosity",
 ];
@@ -47,8 +55,8 @@ pub(crate) fn read(
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
         seed: fields.integer("seed")?,
-        frequency_penalty: fields.number("frequency_penalty")?,
-        presence_penalty: fields.number("presence_penalty")?,
+        frequency_penalty: fields.penalty("frequency_penalty")?,
+        presence_penalty: fields.penalty("presence_penalty")?,
         stop_sequences: fields.texts("stop")?,
         parallel_tool_calls: fields.bool("parallel_tool_calls")?,
         tool_choice: read_tool_choice(fields)?,
@@ -180,7 +188,7 @@ fn read_part(mut part: Fields, limits: &ClientLimits) -> Result<Part, Error> {
         "input_audio" => {
             let mut audio = part.object("input_audio")?.ok_or_else(|| missing(&part))?;
             let media_type = format!("audio/{}", audio.required_text("format")?);
-            file_part(&media_type, audio.required_text("data")?, limits, &part.path("input_audio"))
+            file_part(&media_type, &audio.required_text("data")?, limits, &part.path("input_audio"))
         }
         _ => Err(part.refuse("type")),
     }

@@ -63,9 +63,7 @@ pub(crate) fn read(
         let name = tool.required_text("name")?;
         request.add_tool(name, tool.text("description")?, tool.take("parameters"));
     }
-    if let Some(text) = fields.text("instructions")? {
-        request.conversation.push_system(text);
-    }
+    request.instructions = fields.text("instructions")?.filter(|text| !text.trim().is_empty());
     match fields.take("input") {
         None => Ok(()),
         Some(Value::String(text)) => {

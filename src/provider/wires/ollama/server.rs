@@ -14,6 +14,14 @@ use crate::usage::Usage;
 
 pub(in crate::provider) const SERVER_WIRE: ServerWire = ServerWire {
     format: |_| FrameFormat::JSON_LINES,
+    // Ollama's clients parse each line, empty ones too.
+    ping: |_| {
+        let message = json!({ "role": "assistant", "content": "" });
+        let created_at = rfc3339_date(0);
+        let line =
+            json!({ "model": "", "created_at": created_at, "message": message, "done": false });
+        Some(Frame::new(None, &line))
+    },
     status: |kind| match kind {
         // The error body contains no code that distinguishes this error from too many requests.
         ErrorKind::Billing => 402,
