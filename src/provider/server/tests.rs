@@ -141,8 +141,12 @@ fn bytes_that_keep_a_connection_alive_are_valid_in_the_format() {
             Wire::OpenAiResponses => {
                 "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n"
             }
-            Wire::Gemini => ": keep-alive\r\n\r\n",
-            Wire::Ollama => "\n",
+            Wire::Gemini => "\r\n",
+            Wire::Ollama => concat!(
+                r#"{"model":"","created_at":"1970-01-01T00:00:00Z","#,
+                r#""message":{"role":"assistant","content":""},"done":false}"#,
+                "\n"
+            ),
         };
         assert_eq!(bytes, expected, "{wire}");
     }

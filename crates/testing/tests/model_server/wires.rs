@@ -633,8 +633,8 @@ fn keep_alives_have_the_wires_format() {
         "event: ping\ndata: {\"type\":\"ping\"}\n\n",
         ": keep-alive\n\n",
         "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":0}\n\n",
-        ": keep-alive\r\n\r\n",
-        "\n{",
+        "\r\ndata: {",
+        r#"{"model":"","created_at":"1970-01-01T00:00:00Z","message":{"role":"assistant","content":""}"#,
     ]) {
         let alive =
             stream_text(wire, Answer::reply("Hi").with_fault(Fault::InsertNoise(Noise::Pings)));
