@@ -95,6 +95,7 @@
 //! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, computed from the run's events |
 //! | 5 | [`provider`], [`tool`](mod@tool) | models, and the functions that they may call |
 //! | 4 | [`stream`], [`http`] | the loop, and the bytes |
+//! | | [`partial`] | structured answers and arguments, while they arrive |
 //! | 3 | [`event`] | everything that a consumer sees, as data |
 //! | | [`framing`] | the bytes of an answer, split into frames |
 //! | 2 | [`request`], [`turn`], [`sse`] | a single turn, as data |
@@ -193,6 +194,7 @@ pub mod item;
 pub mod journal;
 mod json_lines;
 mod lock;
+pub mod partial;
 pub mod propagation;
 pub mod provider;
 pub mod replay;

@@ -2,12 +2,14 @@
 
 use futures::Stream;
 use futures::stream::FusedStream;
+use serde::de::DeserializeOwned;
 
 use crate::error::Error;
 use crate::event::Event;
 use crate::journal::Journal;
 use crate::journal::finish_with::FinishWith;
 use crate::journal::journal_to::JournalTo;
+use crate::partial::{EventOrPartial, PartialValues, WithPartials};
 #[cfg(feature = "tracing")]
 use crate::trace::WithTracing;
 use crate::trace::{Trace, TraceTo};
@@ -55,6 +57,25 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// [`finish_with`](Self::finish_with).
     fn trace_to(self, trace: &Trace) -> impl Stream<Item = Result<Event, Error>> {
         TraceTo::new(self, trace.clone())
+    }
+
+    /// Yields structured answers, or the arguments of calls, while the model writes them, between
+    /// the events.
+    ///
+    /// All events and errors are passed on unchanged, in their order. A growing value is yielded
+    /// when no further event is ready, and contains everything up to there, so several deltas that
+    /// are ready at once result in one value. If all events are ready, as in a replay, no value
+    /// grows. The end of a value follows the event that ends it, such as
+    /// [`TurnComplete`](crate::TurnEvent::TurnComplete) or
+    /// [`Retracted`](crate::TurnEvent::Retracted).
+    ///
+    /// Nothing is queued: after k items, at most k events were read. Dropping the returned stream
+    /// drops the wrapped stream. The [module](crate::partial) has an example.
+    fn with_partials<T: DeserializeOwned>(
+        self,
+        values: PartialValues<T>,
+    ) -> impl FusedStream<Item = Result<EventOrPartial<T>, Error>> {
+        WithPartials::new(self, values)
     }
 
     /// Reports the run to the subscriber of the crate `tracing`, for people who read logs.

@@ -4,9 +4,12 @@ use serde::de::IgnoredAny;
 
 /// The tags around the reasoning that some models write at the start of their text.
 const THINK_TAG: &str = "<think>";
-const THINK_END_TAG: &str = "</think>";
+pub(crate) const THINK_END_TAG: &str = "</think>";
 
 const FENCE: &str = "```";
+
+/// The first characters of objects, lists and strings.
+const JSON_STARTS: [char; 3] = ['{', '[', '"'];
 
 /// Returns the part of an answer that is meant as JSON. If it is not certain which part that is,
 /// returns the whole answer, without the white space and the reasoning before it.
@@ -22,6 +25,56 @@ pub(super) fn find_json(answer: &str) -> &str {
     certain_json(text).or_else(after_reasoning).unwrap_or(text)
 }
 
+/// The beginning of the JSON in an answer that has not ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AnswerStart {
+    /// The JSON begins at this byte.
+    Json(usize),
+    /// Reasoning begins at this byte, and ends with [`THINK_END_TAG`].
+    Reasoning(usize),
+    /// The JSON may follow.
+    Unknown,
+    /// The answer contains no JSON, or it is not certain where it begins.
+    None,
+}
+
+/// Finds the object, list or string that is meant as the answer, from the beginning of the answer.
+/// Accepts the same forms as [`find_json`], but for reasoning without an opening tag.
+pub(crate) fn find_json_start(answer: &str) -> AnswerStart {
+    let offset = |rest: &str| answer.len() - rest.len();
+    let text = trim_start(answer);
+    if text.starts_with(JSON_STARTS) {
+        return AnswerStart::Json(offset(text));
+    }
+    if let Some(reasoning) = text.strip_prefix(THINK_TAG) {
+        return AnswerStart::Reasoning(offset(reasoning));
+    }
+    if let Some((before, fenced)) = text.split_once(FENCE)
+        && !before.contains('{')
+    {
+        let Some((language, inside)) = fenced.split_once('\n') else { return AnswerStart::Unknown };
+        let inside = trim_start(inside);
+        return match inside.is_empty() {
+            _ if !is_json_language(language) => AnswerStart::None,
+            true => AnswerStart::Unknown,
+            false if inside.starts_with(JSON_STARTS) => AnswerStart::Json(offset(inside)),
+            false => AnswerStart::None,
+        };
+    }
+    let Some((sentence, json)) = text.find(['{', '[']).and_then(|at| text.split_at_checked(at))
+    else {
+        return AnswerStart::Unknown;
+    };
+    let ends = |c: char| matches!(c, ':' | '.' | '!' | '?');
+    let has_ended = sentence.trim_end().ends_with(ends) || sentence.ends_with('\n');
+    match is_sentence(sentence) && has_ended {
+        true => AnswerStart::Json(offset(json)),
+        // A fence may follow a list, but not an object.
+        false if json.starts_with('[') => AnswerStart::Unknown,
+        false => AnswerStart::None,
+    }
+}
+
 /// Returns the part of a text that is certainly meant as JSON, even if it is invalid.
 fn certain_json(text: &str) -> Option<&str> {
     let inside = strip_fence(text);
@@ -33,7 +86,15 @@ fn certain_json(text: &str) -> Option<&str> {
 
 /// Removes the white space and byte order marks around a text.
 fn trim(text: &str) -> &str {
-    text.trim_matches(|c: char| c.is_whitespace() || c == '\u{feff}')
+    text.trim_matches(is_blank)
+}
+
+fn trim_start(text: &str) -> &str {
+    text.trim_start_matches(is_blank)
+}
+
+fn is_blank(c: char) -> bool {
+    c.is_whitespace() || c == '\u{feff}'
 }
 
 /// Removes a code fence around the whole text.
@@ -132,6 +193,29 @@ mod tests {
             format!("The answer of version 1.5 is\n{JSON}\n"),
         ] {
             check(&answer);
+        }
+    }
+
+    #[test]
+    fn the_beginning_of_json_is_found_before_its_end() {
+        for before in [
+            "",
+            "\u{feff}\n",
+            "```json\n",
+            "Here it is. It has one field.\n\n```json\n",
+            "Done [1].\r\n```\r\n",
+            "Sure! Here is the JSON you asked for:\n\n",
+            "The answer of version 1.5 is\n",
+        ] {
+            let start = AnswerStart::Json(before.len());
+            assert_eq!(find_json_start(&format!("{before}{JSON}")), start, "{before}");
+            for cut in (0..before.len()).filter(|cut| before.is_char_boundary(*cut)) {
+                assert_eq!(find_json_start(&before[..cut]), AnswerStart::Unknown, "{before}");
+            }
+        }
+        assert_eq!(find_json_start(" <think>{"), AnswerStart::Reasoning(8));
+        for other in ["Not {\"n\":2}, but", "```rust\n", "It depends.\nThis is one: {"] {
+            assert_eq!(find_json_start(other), AnswerStart::None, "{other}");
         }
     }
 

@@ -22,6 +22,7 @@ mod partial_turn;
 mod tool_calls;
 mod turn;
 
+pub(crate) use answer_json::{AnswerStart, THINK_END_TAG, find_json_start};
 pub(crate) use builder::MAX_ITEMS;
 pub use builder::TurnBuilder;
 pub use delta_text::Text;

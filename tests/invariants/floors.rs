@@ -25,6 +25,7 @@ const MODULE_LAYERS: &[(&str, u32)] = &[
     ("framing", 3),
     ("stream", 4),
     ("http", 4),
+    ("partial", 4),
     ("provider", 5),
     ("tool", 5),
     ("trace", 6),

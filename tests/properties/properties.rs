@@ -19,6 +19,7 @@
 //! | `truncate` | truncated content keeps its head, its tail and its media |
 //! | `pools` | tokens are granted in order, and each request is woken when it can be granted |
 //! | `json_lines` | JSON lines are the same in any split |
+//! | `partials` | JSON that has not ended begins like the whole, and ends equal to it, in any split |
 
 mod anthropic;
 mod any_bytes;
@@ -34,6 +35,7 @@ mod json_lines;
 mod loop_stream;
 mod ollama;
 mod openai_responses;
+mod partials;
 mod pools;
 mod repeated_frames;
 mod retry;

@@ -11,6 +11,7 @@
 //! | [`items`] | histories with turns, calls and results, and compactions of them |
 //! | [`models`] | providers that use a wire without a network |
 //! | `postgres` | a PostgreSQL server that a test starts, kills and restarts |
+//! | [`partial_json`] | the relation between a value that has not ended and the complete value |
 //! | [`ports`] | ports for servers that a test starts |
 //! | [`programs`] | the examples as programs |
 //! | [`providers`] | requests, errors and usage for tests of providers |
@@ -43,6 +44,7 @@ pub mod corpus;
 pub mod crash;
 pub mod items;
 pub mod models;
+pub mod partial_json;
 pub mod ports;
 #[cfg(unix)]
 pub mod postgres;

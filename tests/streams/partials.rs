@@ -1,0 +1,420 @@
+//! Values that have not ended: what is yielded when, and how each value ends.
+
+use std::collections::HashMap;
+use std::pin::pin;
+use std::task::Poll;
+use std::time::Duration;
+
+use futures::{FutureExt, Stream, StreamExt, stream};
+use schemars::JsonSchema;
+use serde::Deserialize;
+use serde_json::{Value, json};
+use turnstream::agent::Limits;
+use turnstream::partial::{EventOrPartial, Partial, PartialState, PartialValues};
+use turnstream::provider::{Provider, Reply, Scripted};
+use turnstream::turn::{ParseError, StopReason};
+use turnstream::{
+    Agent, Error, ErrorKind, Event, EventStreamExt, History, Request, Tool, TurnEvent,
+};
+use turnstream_test_support::tools::spec;
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+#[serde(default)]
+struct Form {
+    title: String,
+    stars: u8,
+    kind: Option<Kind>,
+    parts: Vec<Part>,
+    place: Option<(f64, f64)>,
+    notes: HashMap<String, Part>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+enum Kind {
+    Short,
+    Shorter,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
+struct Part {
+    name: Option<String>,
+    /// A variant is not known before the end of the value.
+    shape: Option<Shape>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+enum Shape {
+    Circle { radius: u8 },
+    Square { side: u8 },
+}
+
+fn text_delta(text: &str) -> Event {
+    TurnEvent::TextDelta { index: 0, text: text.into() }.into()
+}
+
+/// Yields the events of each group at once, and is pending for a few polls after each group.
+fn in_groups(groups: Vec<Vec<Event>>) -> impl Stream<Item = Result<Event, Error>> + Unpin {
+    let steps = groups.into_iter().flat_map(|group| {
+        let events = group.into_iter().map(|event| Poll::Ready(Some(Ok(event))));
+        events.chain((0..4).map(|_| Poll::Pending))
+    });
+    let mut steps = steps.collect::<Vec<_>>().into_iter();
+    stream::poll_fn(move |cx| {
+        let step = steps.next().unwrap_or(Poll::Ready(None));
+        if step.is_pending() {
+            cx.waker().wake_by_ref();
+        }
+        step
+    })
+}
+
+/// The number of events before each value, and the values.
+async fn read<T: serde::de::DeserializeOwned>(
+    events: impl Stream<Item = Result<Event, Error>>,
+    values: PartialValues<T>,
+) -> Vec<(usize, Partial<T>)> {
+    let mut steps = pin!(events.with_partials(values));
+    let (mut count, mut found) = (0, Vec::new());
+    while let Some(step) = steps.next().await {
+        match step {
+            Ok(EventOrPartial::Event(_)) => count += 1,
+            Ok(EventOrPartial::Partial(partial)) => found.push((count, partial)),
+            Err(_) => {}
+        }
+    }
+    found
+}
+
+fn answer() -> PartialValues<Value> {
+    PartialValues::untyped_answer(&true.into())
+}
+
+fn states(partials: Vec<(usize, Partial<Value>)>) -> Vec<(usize, PartialState<Value>)> {
+    partials.into_iter().map(|(count, partial)| (count, partial.state)).collect()
+}
+
+/// The values of a form whose answer arrives character by character.
+fn grow_form(text: &str) -> Vec<Form> {
+    let mut values = PartialValues::<Form>::of_answer().unwrap();
+    let pieces = text.split("").filter(|piece| !piece.is_empty());
+    let grown = pieces.filter_map(|piece| {
+        values.observe(&text_delta(piece));
+        match values.next_partial()?.state {
+            PartialState::Growing(form) => Some(form),
+            other => panic!("{other:?}"),
+        }
+    });
+    grown.collect()
+}
+
+#[tokio::test]
+async fn deltas_that_are_ready_at_once_result_in_one_value() {
+    let first = [r#"{"a":"#, r#""x"#, "y"].map(text_delta).to_vec();
+    let second = ["z", r#"","b":1"#, "2"].map(text_delta).to_vec();
+    let third = ["}"].map(text_delta).to_vec();
+    let found = states(read(in_groups(vec![first, second, third]), answer()).await);
+    let incomplete = ParseError::RunEndedEarly { reason: "incomplete".into() };
+    assert_eq!(
+        found,
+        [
+            (3, PartialState::Growing(json!({ "a": "xy" }))),
+            (6, PartialState::Growing(json!({ "a": "xyz" }))),
+            (7, PartialState::Growing(json!({ "a": "xyz", "b": 12 }))),
+            (7, PartialState::Failed(incomplete)),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_value_that_has_not_changed_is_not_built_again() {
+    let groups = ["{\"a\":\"x\"", " ", ",", "\"b\"", ":", "1", "2", " }"];
+    let groups = groups.map(|text| vec![text_delta(text)]).to_vec();
+    let found = states(read(in_groups(groups), answer()).await);
+    let values: Vec<_> = found
+        .iter()
+        .filter_map(|(count, state)| match state {
+            PartialState::Growing(value) => Some((*count, value.clone())),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(values, [(1, json!({ "a": "x" })), (8, json!({ "a": "x", "b": 12 }))]);
+}
+
+#[tokio::test]
+async fn all_events_and_errors_are_passed_on_in_order_and_one_is_read_for_each_one_yielded() {
+    let events = || {
+        let group = |texts: &[&str]| texts.iter().map(|text| text_delta(text)).collect();
+        vec![group(&["{", "\"a\":"]), group(&["\"x\"", "}"])]
+    };
+    let mut plain: Vec<_> = in_groups(events()).map(Result::unwrap).collect().await;
+    let mut read = 0;
+    let failed = stream::iter([Err(Error::new(ErrorKind::Server, "down"))]);
+    let counted = in_groups(events()).chain(failed).inspect(|_| read += 1);
+    let mut steps = Box::pin(counted.with_partials(answer()));
+    let (mut yielded, mut passed, mut error) = (0, Vec::new(), None);
+    while let Some(step) = steps.next().await {
+        yielded += 1;
+        match step {
+            Ok(EventOrPartial::Event(event)) => passed.push(event),
+            Ok(EventOrPartial::Partial(_)) => {}
+            Err(failed) => error = Some(failed),
+        }
+    }
+    drop(steps);
+    assert_eq!(passed, std::mem::take(&mut plain));
+    assert_eq!(error.unwrap().kind(), ErrorKind::Server);
+    // The items besides events: two growing values and an end.
+    assert_eq!((read, yielded), (5, 5 + 3));
+}
+
+#[tokio::test]
+async fn no_event_is_read_before_it_is_pulled() {
+    let mut read = 0;
+    let events = stream::iter(["{", "\"a\":1", "}"].map(|text| Ok(text_delta(text))));
+    let mut steps = Box::pin(events.inspect(|_| read += 1).with_partials(answer()));
+    for _ in 0..2 {
+        steps.next().await.unwrap().unwrap();
+    }
+    drop(steps);
+    assert_eq!(read, 2);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_retracted_turn_takes_its_value_back_and_the_next_attempt_starts_anew() {
+    let wait = Duration::from_secs(1);
+    let reply = Reply::text(r#"{"a":"old"#)
+        .delay(wait)
+        .retract("the connection was lost")
+        .delay(wait)
+        .say(r#"{"a":"new"#)
+        .delay(wait)
+        .say(r#"","b":1}"#);
+    let found = states(read(Agent::new(Scripted::new([reply])).run("go"), answer()).await);
+    let states: Vec<_> = found.into_iter().map(|(_, state)| state).collect();
+    assert_eq!(
+        states,
+        [
+            PartialState::Growing(json!({ "a": "old" })),
+            PartialState::Retracted,
+            PartialState::Growing(json!({ "a": "new" })),
+            PartialState::Complete(json!({ "a": "new", "b": 1 })),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn calls_are_told_apart_by_their_ids_and_are_complete_with_their_turn() {
+    let args = |call_id: &str, delta: &str| {
+        let (call_id, delta) = (call_id.into(), delta.into());
+        TurnEvent::ToolCallArgsDelta { call_id, delta }
+    };
+    let start = |call_id: &str, name: &str| {
+        let (call_id, name) = (call_id.into(), name.into());
+        TurnEvent::ToolCallStart { call_id, name }
+    };
+    let calls = Reply::new()
+        .call_raw("c1", "draft", r#"{"title":"One"}"#)
+        .call_raw("c2", "draft", r#"{"title":"Two"}"#)
+        .call_raw("c3", "other", "{}");
+    let turn = Scripted::new([calls]).stream_turn(Request::new(History::empty("h")));
+    let complete = turn.map(Result::unwrap).collect::<Vec<_>>().await.pop().unwrap();
+    let group = |events: Vec<TurnEvent>| events.into_iter().map(Event::from).collect();
+    let events = in_groups(vec![
+        group(vec![start("c1", "draft"), start("c2", "draft"), start("c3", "other")]),
+        group(vec![args("c1", r#"{"title":"On"#), args("c2", r#"{"title":"T"#), args("c3", "{")]),
+        group(vec![args("c1", "e\"}"), start("c4", "draft"), args("c4", "{\"title\":\"gone\"")]),
+        group(vec![complete]),
+    ]);
+    let found = read(events, PartialValues::<Form>::of_calls("draft").unwrap()).await;
+    let shown: Vec<_> = found
+        .into_iter()
+        .map(|(_, partial)| {
+            let (state, form) = match partial.state {
+                PartialState::Growing(form) => ("growing", form),
+                PartialState::Complete(form) => ("complete", form),
+                PartialState::Retracted => ("retracted", Form::default()),
+                PartialState::Failed(error) => panic!("{error}"),
+            };
+            (partial.call_id.unwrap(), state, form.title)
+        })
+        .collect();
+    let shown: Vec<_> = shown.iter().map(|(id, state, title)| (&**id, *state, &**title)).collect();
+    assert_eq!(
+        shown,
+        [
+            ("c1", "growing", "On"),
+            ("c2", "growing", "T"),
+            ("c1", "growing", "One"),
+            ("c4", "growing", "gone"),
+            ("c1", "complete", "One"),
+            ("c2", "complete", "Two"),
+            ("c4", "retracted", ""),
+        ]
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_does_not_fit_fails_and_its_correction_is_a_new_value() {
+    let wait = Duration::from_secs(1);
+    let model = Scripted::new([
+        Reply::text(r#"{"title":"A"#).delay(wait).say(r#"","stars":"many"}"#),
+        Reply::text(r#"{"title":"A"#).delay(wait).say(r#"","stars":5}"#),
+    ]);
+    let run = Agent::new(model).with_output::<Form>().run("go");
+    let found = read(run, PartialValues::<Form>::of_answer().unwrap()).await;
+    let states: Vec<_> = found.into_iter().map(|(_, partial)| partial.state).collect();
+    let form = |stars| Form { title: "A".into(), stars, ..Form::default() };
+    assert_eq!(states[0], PartialState::Growing(form(0)));
+    assert!(
+        matches!(&states[1], PartialState::Failed(ParseError::TypeMismatch { path, .. }) if path == "stars"),
+        "{states:?}"
+    );
+    assert_eq!(states[2..], [PartialState::Growing(form(0)), PartialState::Complete(form(5))]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn every_value_that_has_grown_ends_once_however_the_turn_ends() {
+    let wait = Duration::from_secs(1);
+    let begun = || Reply::text(r#"{"a":"x"#).delay(wait);
+    let limits = || Limits { max_turn_retries: 0, ..Limits::default() };
+    for (reply, is_end) in [
+        (begun().stop(StopReason::MaxTokens), "the answer was cut off before its end"),
+        (begun().stop(StopReason::ContentFilter), "a content filter cut the answer off"),
+        (begun().say("y"), "the answer is not JSON: EOF while parsing a string at line 1 column 8"),
+        (
+            begun().fail(Error::new(ErrorKind::Server, "down")),
+            "the run ended early: provider_error",
+        ),
+        (begun().disconnect(), "the run ended early: incomplete"),
+    ] {
+        let agent = Agent::new(Scripted::new([reply])).with_limits(limits());
+        let found = states(read(agent.run("go"), answer()).await);
+        let [(_, PartialState::Growing(_)), (_, end)] = &found[..] else {
+            panic!("{is_end}: {found:?}");
+        };
+        let text = match end {
+            PartialState::Failed(error) => error.to_string(),
+            other => format!("{other:?}"),
+        };
+        assert_eq!(text, is_end);
+    }
+}
+
+#[tokio::test]
+async fn text_beside_calls_is_not_an_answer_unless_it_has_grown() {
+    let agent = |reply: Reply| {
+        let tool = Tool::raw(spec("t"), |_, _| async { "ok" }).unwrap();
+        Agent::new(Scripted::new([reply.call("t", json!({})), Reply::text("{\"a\":1}")]))
+            .with_tools([tool])
+    };
+    let found = states(read(agent(Reply::text("Let me look.")).run("go"), answer()).await);
+    let states: Vec<_> = found.into_iter().map(|(_, state)| state).collect();
+    assert_eq!(states, [PartialState::Complete(json!({ "a": 1 }))]);
+}
+
+#[test]
+fn strings_grow_and_everything_else_appears_once_it_has_ended() {
+    let text = r#"{"title":"Fjör\u00f6d","stars":12,"kind":"shorter","parts":[{"name":"a","shape":
+        {"Circle":{"radius":7}}},{"name":"b"}],"place":[1.5,2.25],"notes":{"n":{"name":"c"}}}"#;
+    let grown = grow_form(text);
+    let titles: Vec<_> = grown.iter().map(|form| form.title.as_str()).collect();
+    assert_eq!(titles[..8], ["", "", "F", "Fj", "Fjö", "Fjör", "Fjörö", "Fjöröd"]);
+    let mut stars: Vec<_> = grown.iter().map(|form| form.stars).collect();
+    stars.dedup();
+    assert_eq!(stars, [0, 12]);
+    let mut kinds: Vec<_> = grown.iter().map(|form| form.kind.clone()).collect();
+    kinds.dedup();
+    assert_eq!(kinds, [None, Some(Kind::Shorter)]);
+    let mut places: Vec<_> = grown.iter().map(|form| form.place).collect();
+    places.dedup();
+    assert_eq!(places, [None, Some((1.5, 2.25))]);
+    let mut shapes: Vec<_> =
+        grown.iter().filter_map(|form| form.parts.first()).map(|part| part.shape.clone()).collect();
+    shapes.dedup();
+    assert_eq!(shapes, [None, Some(Shape::Circle { radius: 7 })]);
+    assert!(grown.iter().any(|form| form.parts.len() == 2 && form.parts[1].name.is_none()));
+    assert!(grown.iter().any(|form| form.notes.get("n") == Some(&Part::default())));
+    assert_eq!(grown.last(), serde_json::from_str(text).ok().as_ref());
+}
+
+#[test]
+fn values_are_read_in_the_forms_that_a_complete_answer_may_have() {
+    for before in ["```json\n", "Sure! Here it is:\n", "<think>{\"title\":1}</think>\n"] {
+        let grown = grow_form(&format!("{before}{{\"title\":\"A\",\"stars\":5.0,\"parts\":null}}"));
+        let last = grown.last().unwrap();
+        assert_eq!((&*last.title, last.stars, last.parts.len()), ("A", 5, 0), "{before}");
+    }
+    assert_eq!(grow_form(&format!("{} {{\"title\":\"A\"}}", "no ".repeat(400))), []);
+}
+
+#[test]
+fn an_answer_may_follow_commentary_and_be_split_into_items() {
+    let mut values = answer();
+    for (index, text) in [(0, "I look it up"), (2, "{\"a\":\"x"), (4, "y\"}")] {
+        values.observe(&TurnEvent::TextDelta { index, text: text.into() }.into());
+    }
+    let partial = values.next_partial().unwrap();
+    assert_eq!(partial.state, PartialState::Growing(json!({ "a": "xy" })));
+}
+
+#[test]
+fn a_type_that_requires_a_field_at_any_depth_is_refused_with_its_path() {
+    #[derive(Deserialize, JsonSchema)]
+    #[expect(dead_code, reason = "only the schema is used")]
+    struct Inner {
+        name: String,
+    }
+    macro_rules! check {
+        ($type:ty, $path:expr) => {{
+            #[derive(Deserialize, JsonSchema)]
+            #[expect(dead_code, reason = "only the schema is used")]
+            struct Outer {
+                #[serde(default)]
+                field: $type,
+            }
+            let error = PartialValues::<Outer>::of_answer().unwrap_err();
+            let expected = format!(
+                "an incomplete value cannot be read as `Outer`: the field `{}` is required; make \
+                 it an `Option`, or add `#[serde(default)]`",
+                $path
+            );
+            assert_eq!((error.kind(), error.to_string()), (ErrorKind::Unsupported, expected));
+        }};
+    }
+    check!(Option<Inner>, "field.name");
+    check!(Vec<Inner>, "field[].name");
+    check!(Vec<Vec<Option<Inner>>>, "field[][].name");
+    check!(HashMap<String, Inner>, "field.*.name");
+    check!(HashMap<u32, Inner>, "field.*.name");
+    let error = PartialValues::<Shape>::of_calls("t").unwrap_err().to_string();
+    assert!(error.contains("no parts that can be shown"), "{error}");
+    assert!(PartialValues::<Value>::of_calls("t").is_ok());
+    assert!(PartialValues::<String>::of_answer().is_ok());
+}
+
+#[test]
+fn a_type_that_contains_itself_is_checked_and_read() {
+    #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
+    struct Tree {
+        name: Option<String>,
+        #[serde(default)]
+        branches: Vec<Tree>,
+    }
+    let mut values = PartialValues::<Tree>::of_answer().unwrap();
+    values.observe(&text_delta(r#"{"name":"a","branches":[{"branches":[{"name":"b"#));
+    let PartialState::Growing(tree) = values.next_partial().unwrap().state else { panic!() };
+    assert_eq!(tree.branches[0].branches[0].name.as_deref(), Some("b"));
+}
+
+#[test]
+fn a_stream_with_partials_has_ended_after_its_last_value() {
+    use futures::stream::FusedStream;
+
+    let mut steps = pin!(in_groups(vec![vec![text_delta("{")]]).with_partials(answer()));
+    let mut count = 0;
+    while !steps.is_terminated() {
+        count += usize::from(futures::executor::block_on(steps.next()).is_some());
+    }
+    assert_eq!((count, steps.next().now_or_never().flatten().is_none()), (3, true));
+}
