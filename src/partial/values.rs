@@ -408,7 +408,9 @@ impl OpenPartial {
             OpenText::Arguments(parser) | OpenText::Answer(AnswerText::Json(parser)) => parser,
             OpenText::Answer(_) => return None,
         };
-        let ended = parser.ended_value();
+        // In the arguments of a call, `null` stands for an empty object.
+        let is_call = self.call_id.is_some();
+        let ended = parser.ended_value().filter(|value| !(is_call && value.is_null()));
         let shown = schema.shown(parser);
         let additions = match (ended, shown) {
             (Some(_), _) => parser.additions(true),

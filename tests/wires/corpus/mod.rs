@@ -7,6 +7,7 @@
 //! recording in thousands of splits, a debug build in some.
 
 mod disagreements;
+mod growing_values;
 mod interrupted;
 mod partial_args;
 mod recording;
@@ -62,6 +63,21 @@ fn the_history_of_an_interrupted_recording_can_be_sent_on_every_wire() {
         recordings.len(),
         turnstream_testing::Wire::ALL.len(),
     );
+}
+
+#[test]
+#[ignore = "needs recordings: TURNSTREAM_CORPUS"]
+fn growing_values_begin_like_the_complete_ones_after_every_byte() {
+    let recordings = load_recordings();
+    let mut counts = growing_values::Counts::default();
+    let mut problems = Vec::new();
+    for recording in &recordings {
+        let found = growing_values::violations(recording, &mut counts);
+        problems.extend(found.into_iter().map(|problem| format!("{}: {problem}", recording.name)));
+    }
+    println!("{} recordings: {counts:?}, {} wrong values", recordings.len(), problems.len());
+    assert!(problems.is_empty(), "{}", problems.join("\n"));
+    assert!(counts.growing > counts.complete && counts.complete > recordings.len() / 4);
 }
 
 /// The comparison is meaningful only if each of its fields can fail.

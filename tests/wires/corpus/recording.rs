@@ -4,9 +4,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use bytes::Bytes;
-use futures::StreamExt;
 use futures::executor::block_on;
-use futures::stream;
+use futures::{Stream, StreamExt, stream};
 use serde_json::Value;
 use turnstream::Error;
 use turnstream::item::History;
@@ -135,7 +134,15 @@ pub(crate) fn stream_pieces(
     history: &History,
     pieces: Vec<Bytes>,
 ) -> TurnStream {
-    let body = stream::iter(pieces.into_iter().map(Ok));
+    stream_body(recording, history, stream::iter(pieces.into_iter().map(Ok)))
+}
+
+/// The turn of a recording whose body arrives like this.
+pub(crate) fn stream_body(
+    recording: &Recording,
+    history: &History,
+    body: impl Stream<Item = Result<Bytes, Error>> + Send + 'static,
+) -> TurnStream {
     let model = recording.expected["model"].as_str().unwrap_or_default();
     match recording.wire {
         Wire::Anthropic => seal(history, Decoding::new(body, anthropic::Decoder::new(model))),
