@@ -31,6 +31,7 @@ use turnstream::agent::Limits;
 use turnstream::env::SystemIds;
 use turnstream::event::EndReason;
 use turnstream::framing::NdJson;
+use turnstream::partial::PartialValues;
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Decoding, Provider, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
@@ -188,6 +189,12 @@ fn all_cells() -> Vec<Cell> {
     }
     for (row, encoder) in ENCODERS {
         cells.push(cell(row, COUNT, ["encode", "", encoder], 1000));
+    }
+    for (size, base_count) in [("1", 20), ("10", 4), ("100", 1)] {
+        for times in ["once", "100 times"] {
+            let row = format!("an answer of {size} KB, read while it arrives and built {times}");
+            cells.push(cell(&row, COUNT, ["partial", size, times], base_count));
+        }
     }
     for runs in ["10", "1,000"] {
         for (by, name) in [("select_all", "`select_all`"), ("supervisor", "a `Supervisor`")] {
@@ -367,6 +374,12 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let events = stream::iter(vec![Event::Turn(text); count]);
             measured_part(&runtime, encode(reader, events));
         }
+        "partial" => {
+            let size: usize = by.parse().expect("a size");
+            let builds = if reader == "once" { 1 } else { 100 };
+            let values = PartialValues::of_answer().expect("the fields may be absent");
+            measured_part(&runtime, read_partials(&recipe(1000 * size), &values, builds, count));
+        }
         "supervise" => {
             let runs: usize = reader.replace(',', "").parse().expect("a number of runs");
             let agent = agent(&CannedModel::new(Wire::OpenAiChat, 0, count / runs));
@@ -417,6 +430,48 @@ async fn read(reader: &str, model: &CannedModel) {
             while let Some(event) = events.try_next().await.expect("a loop") {
                 std::hint::black_box(event);
             }
+        }
+    }
+}
+
+/// A list of ingredients whose values may be absent.
+#[derive(serde::Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+#[derive(Default)]
+struct Recipe {
+    title: String,
+    ingredients: Vec<Ingredient>,
+}
+
+#[derive(Default, serde::Deserialize, schemars::JsonSchema)]
+#[serde(default)]
+struct Ingredient {
+    name: String,
+    grams: Option<u32>,
+}
+
+/// The text of a [`Recipe`] with at least this number of bytes.
+fn recipe(bytes: usize) -> String {
+    let mut text = r#"{"title":"A soup for the winter","ingredients":["#.to_owned();
+    while text.len() + 2 < bytes {
+        text.push_str(r#"{"name":"white beans, cooked","grams":250},"#);
+    }
+    text.truncate(text.len() - 1);
+    text + "]}"
+}
+
+/// Reads the text in tokens of four bytes, and builds the value at regular distances.
+async fn read_partials(text: &str, values: &PartialValues<Recipe>, builds: usize, count: usize) {
+    let token = |token: &[u8]| {
+        let text = std::str::from_utf8(token).expect("the text is ASCII").into();
+        Event::Turn(TurnEvent::TextDelta { index: 0, text })
+    };
+    let events: Vec<Event> = text.as_bytes().chunks(4).map(token).collect();
+    for _ in 0..count {
+        let mut values = values.clone();
+        for events in events.chunks(events.len().div_ceil(builds)) {
+            events.iter().for_each(|event| values.observe(event));
+            std::hint::black_box(values.next_partial().expect("it has grown"));
         }
     }
 }

@@ -82,3 +82,13 @@ fn print_the_allocations_of_sub_agents_called_in_one_turn() {
         println!("{size}: {}", work("sub-agents called in one turn", size).count_total);
     }
 }
+
+#[test]
+fn the_work_of_reading_growing_arguments_is_linear_in_the_calls() {
+    check("calls in one turn, read while they arrive");
+}
+
+#[test]
+fn the_work_of_reading_a_growing_answer_is_linear_in_its_length() {
+    check("fields of an answer, read while they arrive");
+}

@@ -7,17 +7,18 @@ use serde_json::{Value, json};
 use turnstream::agent::{Limits, hook};
 use turnstream::event::EndReason;
 use turnstream::hub::{Hub, HubEvent, RunSource};
+use turnstream::partial::{EventOrPartial, PartialState, PartialValues};
 use turnstream::provider::openai_chat::Dialect;
 use turnstream::provider::{
     Reply, Scripted, anthropic, gemini, ollama, openai_chat, openai_responses,
 };
 use turnstream::tool::{Tool, ToolSpec, Toolkit, Verdict};
-use turnstream::{Agent, Event, History, Request};
+use turnstream::{Agent, Event, EventStreamExt, History, Request};
 
 /// A task that depends on its size. The work is done by the returned future.
 pub(crate) type Scenario = fn(usize) -> BoxFuture<'static, ()>;
 
-pub(crate) const SCENARIOS: [(&str, Scenario); 8] = [
+pub(crate) const SCENARIOS: [(&str, Scenario); 10] = [
     ("calls in one turn", |n| complete(caller("look", n).with_tools([plain_tool("look")])).boxed()),
     ("sub-agents called in one turn", |n| {
         complete(caller("sub", n).with_tools([sub_agent()])).boxed()
@@ -50,6 +51,16 @@ pub(crate) const SCENARIOS: [(&str, Scenario); 8] = [
             async move { request }
         }));
         complete(agent).boxed()
+    }),
+    ("calls in one turn, read while they arrive", |n| {
+        let values = PartialValues::untyped_calls("look", &true.into());
+        read_partials(caller("look", n).with_tools([plain_tool("look")]), values, n).boxed()
+    }),
+    ("fields of an answer, read while they arrive", |n| {
+        let fields = (0..n).map(|n| (format!("field_{n}"), prompt(n)));
+        let answer = Value::Object(fields.collect()).to_string().replace(',', ", ");
+        let values = PartialValues::untyped_answer(&true.into());
+        read_partials(Agent::new(Scripted::new([answer])), values, 1).boxed()
     }),
 ];
 
@@ -93,6 +104,18 @@ fn sub_agent() -> Tool {
 async fn complete(agent: Agent) {
     let outcome = agent.run("go").outcome().await;
     assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+}
+
+/// Reads the values of a run whose events are always ready, so that each value is built once.
+async fn read_partials(agent: Agent, values: PartialValues<Value>, count: usize) {
+    let mut steps = std::pin::pin!(agent.run("go").with_partials(values));
+    let mut complete = 0;
+    while let Some(step) = steps.next().await {
+        if let EventOrPartial::Partial(partial) = step.expect("an event") {
+            complete += usize::from(matches!(partial.state, PartialState::Complete(_)));
+        }
+    }
+    assert_eq!(complete, count);
 }
 
 /// Runs sub-agents that wait for approvals, and resumes them.
