@@ -378,7 +378,8 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let size: usize = by.parse().expect("a size");
             let builds = if reader == "once" { 1 } else { 100 };
             let values = PartialValues::of_answer().expect("the fields may be absent");
-            measured_part(&runtime, read_partials(&recipe(1000 * size), &values, builds, count));
+            let text = recipe(1000 * size);
+            measured_part(&runtime, async { read_partials(&text, &values, builds, count) });
         }
         "supervise" => {
             let runs: usize = reader.replace(',', "").parse().expect("a number of runs");
@@ -461,7 +462,7 @@ fn recipe(bytes: usize) -> String {
 }
 
 /// Reads the text in tokens of four bytes, and builds the value at regular distances.
-async fn read_partials(text: &str, values: &PartialValues<Recipe>, builds: usize, count: usize) {
+fn read_partials(text: &str, values: &PartialValues<Recipe>, builds: usize, count: usize) {
     let token = |token: &[u8]| {
         let text = std::str::from_utf8(token).expect("the text is ASCII").into();
         Event::Turn(TurnEvent::TextDelta { index: 0, text })
@@ -470,7 +471,9 @@ async fn read_partials(text: &str, values: &PartialValues<Recipe>, builds: usize
     for _ in 0..count {
         let mut values = values.clone();
         for events in events.chunks(events.len().div_ceil(builds)) {
-            events.iter().for_each(|event| values.observe(event));
+            for event in events {
+                values.observe(event);
+            }
             std::hint::black_box(values.next_partial().expect("it has grown"));
         }
     }

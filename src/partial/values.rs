@@ -226,7 +226,7 @@ impl<T: DeserializeOwned> PartialValues<T> {
         self.next_ended().or_else(|| self.next_growing())
     }
 
-    pub(super) fn next_ended(&mut self) -> Option<Partial<T>> {
+    pub(crate) fn next_ended(&mut self) -> Option<Partial<T>> {
         let (call_id, end) = self.ended.pop_front()?;
         let parsed = match end {
             End::Answer(turn) => turn.parse(),
@@ -243,6 +243,12 @@ impl<T: DeserializeOwned> PartialValues<T> {
         };
         let state = parsed.map_or_else(PartialState::Failed, PartialState::Complete);
         Some(Partial { call_id, state })
+    }
+
+    /// Forgets all values.
+    pub(crate) fn clear(&mut self) {
+        drop(self.take_open());
+        self.ended.clear();
     }
 
     /// Returns whether no value that has ended is left to take.
@@ -269,7 +275,7 @@ impl<T: DeserializeOwned> PartialValues<T> {
     }
 
     /// Ends the values of a turn that does not continue.
-    pub(super) fn end_early(&mut self, reason: &'static str) {
+    pub(crate) fn end_early(&mut self, reason: &'static str) {
         let grown = self.take_open().into_iter().filter(|open| open.has_grown);
         self.ended.extend(grown.map(|open| (open.call_id, End::RunEnded(reason))));
     }

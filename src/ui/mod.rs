@@ -25,6 +25,7 @@ mod error_texts;
 mod frame;
 mod message_name;
 mod nested_run;
+mod partial_sender;
 mod request;
 mod response;
 pub mod sse;

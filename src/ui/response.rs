@@ -78,6 +78,9 @@ pub(super) trait EncodeEvents<E = Event> {
     /// Writes an event in the protocol's format.
     fn encode(&mut self, event: &E, out: &mut Vec<u8>);
 
+    /// Writes what is due when no further event is ready.
+    fn encode_idle(&mut self, _out: &mut Vec<u8>) {}
+
     /// Returns whether an event is the last event in the response.
     fn is_last(&self, event: &E) -> bool;
 
@@ -130,11 +133,16 @@ impl<S: Stream<Item = Result<E, Error>>, E> Stream for ResponseBody<S, E> {
             let polled =
                 panic_to_error(ErrorKind::Panic, "the stream of events", || events.poll_next(cx));
             let error = match polled {
-                Ok(Poll::Pending) if this.keep_alive.is_due(cx) => {
-                    this.encoder.keep_alive(&mut out);
+                Ok(Poll::Pending) => {
+                    this.encoder.encode_idle(&mut out);
+                    if out.is_empty() {
+                        if !this.keep_alive.is_due(cx) {
+                            return Poll::Pending;
+                        }
+                        this.encoder.keep_alive(&mut out);
+                    }
                     break;
                 }
-                Ok(Poll::Pending) => return Poll::Pending,
                 Ok(Poll::Ready(Some(Ok(event)))) => {
                     this.encoder.encode(&event, &mut out);
                     if this.encoder.is_last(&event) {

@@ -10,6 +10,7 @@ mod ai_sdk;
 mod clients;
 mod conversations;
 mod disconnects;
+mod growing_values;
 mod mutations;
 
 use futures::{StreamExt, TryStreamExt};

@@ -2,7 +2,7 @@
 
 use std::collections::HashSet;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::event::{AgUiEvent, Interrupt, Outcome, SubagentOutcome, TokenUsage};
 use super::lane::Lane;
@@ -19,6 +19,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive};
 use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
+use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
 
 /// Encodes a run's events as AG-UI events.
@@ -44,6 +45,7 @@ pub(super) struct AgUiEncoder {
     approval_ids: HashSet<String>,
     /// The requested models, without duplicates.
     models: Vec<String>,
+    pub(super) partials: Option<SharedPartials>,
 }
 
 impl AgUiEncoder {
@@ -71,6 +73,8 @@ impl EncodeEvents for AgUiEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        let ended = self.partials.as_mut().map(|partials| partials.sender.observe(event));
+        self.send_partials(ended.unwrap_or_default(), out);
         let shown = self.error_texts.event(event);
         match shown.as_ref().unwrap_or(event) {
             Event::Nested { call_id, name, event } => {
@@ -112,12 +116,19 @@ impl EncodeEvents for AgUiEncoder {
         }
     }
 
+    fn encode_idle(&mut self, out: &mut Vec<u8>) {
+        let growing = self.partials.as_mut().map(|partials| partials.sender.growing());
+        self.send_partials(growing.unwrap_or_default(), out);
+    }
+
     fn is_last(&self, event: &Event) -> bool {
         matches!(event, Event::Finished(_))
     }
 
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
         if let Some(error) = error {
+            let ended = self.partials.as_mut().map(|partials| partials.sender.end_early());
+            self.send_partials(ended.unwrap_or_default(), out);
             self.close(out);
             write_error(&self.error_texts.error(error), Vec::new(), out);
         }
@@ -125,6 +136,32 @@ impl EncodeEvents for AgUiEncoder {
 
     fn keep_alive(&self, out: &mut Vec<u8>) {
         write_keep_alive(out);
+    }
+}
+
+/// The values that have not ended, as a part of the state that is shared with the client.
+#[derive(Clone, Debug)]
+pub(super) struct SharedPartials {
+    pub(super) sender: PartialSender,
+    /// The client's own state, until the first value is sent.
+    pub(super) client_state: Option<Map<String, Value>>,
+}
+
+impl AgUiEncoder {
+    /// Sends values as members of `partials` in the shared state.
+    fn send_partials(&mut self, partials: Vec<SentPartial>, out: &mut Vec<u8>) {
+        let Some(shared) = &mut self.partials else { return };
+        for partial in partials {
+            let (name, value) = (partial.id(), partial.to_json("toolCallId"));
+            if let Some(mut snapshot) = shared.client_state.take() {
+                snapshot.insert("partials".to_owned(), json!({ name: value }));
+                write_data(out, &AgUiEvent::StateSnapshot { snapshot: snapshot.into() });
+                continue;
+            }
+            let path = format!("/partials/{}", name.replace('~', "~0").replace('/', "~1"));
+            let delta = json!([{ "op": "add", "path": path, "value": value }]);
+            write_data(out, &AgUiEvent::StateDelta { delta });
+        }
     }
 }
 

@@ -85,6 +85,13 @@ pub(super) enum AgUiEvent<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         metadata: Option<&'a Value>,
     },
+    StateSnapshot {
+        snapshot: Value,
+    },
+    /// Changes the state by operations of JSON Patch, as specified in RFC 6902.
+    StateDelta {
+        delta: Value,
+    },
     MessagesSnapshot {
         messages: Vec<Value>,
     },

@@ -15,6 +15,7 @@
 //! | a retracted turn, a rewritten history | answers to the removed calls, then `MESSAGES_SNAPSHOT` |
 //! | steering input | a user message |
 //! | a request that is sent again | `CUSTOM` `retrying` |
+//! | a value that the model writes, with [`AgUi::with_partials`] | `STATE_SNAPSHOT` and `STATE_DELTA`, in the member `partials` |
 //! | a call that needs approval | `CUSTOM` `approval_requested`, and an interrupt if the run ends while waiting |
 //! | calls to the client's tools | no outcome, or interrupts `tool_output` if there are also approvals |
 //! | an interrupted or stopped run | `cancelled` |

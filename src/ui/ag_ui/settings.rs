@@ -3,16 +3,18 @@
 use std::time::Duration;
 
 use futures::Stream;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
-use super::encode::AgUiEncoder;
+use super::encode::{AgUiEncoder, SharedPartials};
 use super::request::RunRequest;
 use super::stored::StoredMessages;
 use crate::agent::Agent;
 use crate::error::Error;
 use crate::event::Event;
+use crate::partial::PartialValues;
 use crate::session::Session;
 use crate::ui::error_texts::ErrorTexts;
+use crate::ui::partial_sender::PartialSender;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
 /// Sends a run to the client as AG-UI events.
@@ -42,6 +44,8 @@ use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 pub struct AgUi {
     encoder: AgUiEncoder,
     keep_alive: Option<Duration>,
+    /// The state that the client has sent.
+    client_state: Map<String, Value>,
 }
 
 impl AgUi {
@@ -50,7 +54,8 @@ impl AgUi {
     /// are hidden.
     pub fn new(request: &RunRequest) -> Self {
         let encoder = AgUiEncoder::new(request);
-        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE) }
+        let client_state = request.state.as_object().cloned().unwrap_or_default();
+        Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), client_state }
     }
 
     /// Derives message ids from the session, in the form `{session}:{number}`. For a turn's
@@ -73,6 +78,22 @@ impl AgUi {
     /// Sets whether error messages are sent. By default, error messages are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
+        self
+    }
+
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them, in
+    /// the state that is shared with the client. Off by default.
+    ///
+    /// The first value is sent as a `STATE_SNAPSHOT` of the client's own state, with the additional
+    /// member `partials`, and later ones as a `STATE_DELTA`. `partials` contains an object
+    /// `{"state": …, "value": …}` for each value: `answer-1` and so on for answers, and `call-{id}`
+    /// with `toolCallId` for the arguments of a call. The state is `growing`, `complete`,
+    /// `retracted` or `failed`; the last two have no value. A client state that is not an object is
+    /// replaced by one. A growing value is sent when no event is ready and its text has grown by an
+    /// eighth since, so that all values together are at most about nine times as long as the text.
+    pub fn with_partials(mut self, values: PartialValues<Value>) -> Self {
+        let (sender, client_state) = (PartialSender::new(values), self.client_state.clone());
+        self.encoder.partials = Some(SharedPartials { sender, client_state: Some(client_state) });
         self
     }
 

@@ -14,6 +14,7 @@ use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive};
 use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
+use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
 use crate::ui::stored_items::appended_item_id;
 
@@ -26,6 +27,7 @@ pub(super) struct AiSdkEncoder {
     pub(super) name: MessageName,
     /// Whether the client already has this message, which contains the calls that this run resumes.
     pub(super) continues: bool,
+    pub(super) partials: Option<PartialSender>,
     pub(super) state: MessageState,
 }
 
@@ -86,6 +88,8 @@ impl EncodeEvents for AiSdkEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        let ended = self.partials.as_mut().map(|partials| partials.observe(event));
+        self.send_partials(ended.unwrap_or_default(), out);
         let shown = self.error_texts.event(event);
         match shown.as_ref().unwrap_or(event) {
             Event::Turn(event) => self.turn_event(event, out),
@@ -112,6 +116,11 @@ impl EncodeEvents for AiSdkEncoder {
         }
     }
 
+    fn encode_idle(&mut self, out: &mut Vec<u8>) {
+        let growing = self.partials.as_mut().map(PartialSender::growing);
+        self.send_partials(growing.unwrap_or_default(), out);
+    }
+
     fn is_last(&self, event: &Event) -> bool {
         matches!(event, Event::Finished(_))
     }
@@ -119,6 +128,8 @@ impl EncodeEvents for AiSdkEncoder {
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
         if let Some(error) = error {
             let text = self.error_texts.error(error).to_string();
+            let ended = self.partials.as_mut().map(PartialSender::end_early);
+            self.send_partials(ended.unwrap_or_default(), out);
             self.close(out);
             write_data(out, &Chunk::Error { error_text: &text });
             let finish_reason = self.finish_reason("error");
@@ -475,6 +486,12 @@ impl AiSdkEncoder {
     fn part(&mut self, kind: &'static str, id: &str, data: serde_json::Value, out: &mut Vec<u8>) {
         self.start(None, out);
         write_data(out, &DataChunk { kind, id: Some(id), data, transient: false });
+    }
+
+    fn send_partials(&mut self, partials: Vec<SentPartial>, out: &mut Vec<u8>) {
+        for partial in partials {
+            self.part("data-partial", &partial.id(), partial.to_json("toolCallId"), out);
+        }
     }
 
     /// Writes data that does not become part of the message.

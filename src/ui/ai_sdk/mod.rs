@@ -12,6 +12,7 @@
 //! | metadata | `model` at the start; at the end `reason`, `why`, `turns`, and `usage` and `cost`, including sub-agents |
 //! | `data-progress` | a tool's progress; the part's id is the call's id |
 //! | `data-agent` | a sub-agent's turn, latest text and calls; the id is the call's id, preceded by its parents' |
+//! | `data-partial` | with [`AiSdk::with_partials`]: a value that the model writes; one id for each value |
 //! | `data-approval` | an approval request, for sub-agents' calls and for version 5 clients |
 //! | `data-retracted` | states that the previous step was retracted; not for version 7 |
 //! | `data-steer` | steering input; not for version 7 |

@@ -11,9 +11,11 @@ use super::version::Version;
 use crate::agent::Agent;
 use crate::error::Error;
 use crate::event::Event;
+use crate::partial::PartialValues;
 use crate::session::Session;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::message_name::MessageName;
+use crate::ui::partial_sender::PartialSender;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
 /// Sends a run to the client as a UI message stream.
@@ -103,6 +105,43 @@ impl AiSdk {
     /// Sets whether error messages are sent. By default, error messages are hidden.
     pub fn with_error_texts(mut self, texts: ErrorTexts) -> Self {
         self.encoder.error_texts = texts;
+        self
+    }
+
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them, as
+    /// `data-partial` parts of the message. Off by default.
+    ///
+    /// The client replaces a value's part whenever the value has grown. The part's data is
+    /// `{"state": …, "value": …}`, with `toolCallId` for the arguments of a call. The state is
+    /// `growing`, `complete`, `retracted` or `failed`; the last two have no value. A growing value
+    /// is sent when no event is ready and its text has grown by an eighth since, so that all parts
+    /// together are at most about nine times as long as the text.
+    ///
+    /// Without this setting, the client still has the text and, as the `input` of a tool part, its
+    /// own reading of the arguments so far.
+    ///
+    /// ```
+    /// use futures::TryStreamExt;
+    /// use turnstream::Agent;
+    /// use turnstream::partial::PartialValues;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::ui::ai_sdk::AiSdk;
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() {
+    /// let run = Agent::new(Scripted::new([r#"{"city":"Oslo"}"#])).run("The capital of Norway?");
+    /// // A schema tells which strings are shown only once they have ended.
+    /// let answer = PartialValues::untyped_answer(&true.into());
+    /// let response = AiSdk::default().with_partials(answer).respond(run);
+    ///
+    /// let body: Vec<_> = response.body.try_collect().await.unwrap();
+    /// let text = String::from_utf8(body.concat()).unwrap();
+    /// let part = r#"{"type":"data-partial","id":"answer-1","data":{"state":"complete","value":{"city":"Oslo"}}}"#;
+    /// assert!(text.contains(part));
+    /// # }
+    /// ```
+    pub fn with_partials(mut self, values: PartialValues<Value>) -> Self {
+        self.encoder.partials = Some(PartialSender::new(values));
         self
     }
 

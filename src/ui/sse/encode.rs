@@ -9,6 +9,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
+use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
 
 /// Encodes this crate's events as JSON, unchanged.
@@ -18,6 +19,7 @@ pub(super) struct SseEncoder {
     pub(super) error_texts: ErrorTexts,
     /// The number of the most recent event, starting at 1.
     pub(super) number: u64,
+    pub(super) partials: Option<PartialSender>,
 }
 
 /// The data of the last server-sent event.
@@ -38,10 +40,17 @@ impl EncodeEvents for SseEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
+        let ended = self.partials.as_mut().map(|partials| partials.observe(event));
+        write_partials(&ended.unwrap_or_default(), out);
         self.number += 1;
         let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
         write_text(out, format_args!("id: {}\n", self.number));
         write_data(out, &*shown);
+    }
+
+    fn encode_idle(&mut self, out: &mut Vec<u8>) {
+        let growing = self.partials.as_mut().map(PartialSender::growing);
+        write_partials(&growing.unwrap_or_default(), out);
     }
 
     fn is_last(&self, event: &Event) -> bool {
@@ -49,6 +58,10 @@ impl EncodeEvents for SseEncoder {
     }
 
     fn end(&mut self, error: Option<&Error>, out: &mut Vec<u8>) {
+        if error.is_some() {
+            let ended = self.partials.as_mut().map(PartialSender::end_early);
+            write_partials(&ended.unwrap_or_default(), out);
+        }
         let error = error.map(|error| self.error_texts.error(error));
         out.extend_from_slice(b"event: end\n");
         write_data(out, &End { finished: error.is_none(), error });
@@ -56,5 +69,14 @@ impl EncodeEvents for SseEncoder {
 
     fn keep_alive(&self, out: &mut Vec<u8>) {
         write_keep_alive(out);
+    }
+}
+
+/// Writes values as events of their own type. They have no id, so a browser that reconnects sends
+/// the id of the last event of the run.
+pub(super) fn write_partials(partials: &[SentPartial], out: &mut Vec<u8>) {
+    for partial in partials {
+        out.extend_from_slice(b"event: partial\n");
+        write_data(out, &partial.to_json("call_id"));
     }
 }

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-use super::encode::End;
+use super::encode::{End, write_partials};
 use crate::error::Error;
 use crate::event::Event;
 use crate::hub::{EventNumber, HubEvent, ShuttingDown, Snapshot, TooSlow};
 use crate::item::PendingCall;
 use crate::ui::error_texts::ErrorTexts;
 use crate::ui::frame::{write_data, write_keep_alive, write_text};
+use crate::ui::partial_sender::PartialSender;
 use crate::ui::response::EncodeEvents;
 
 /// How long a browser waits before reconnecting to a server that is restarting.
@@ -26,6 +27,7 @@ pub(super) struct ReaderEncoder {
     pub(super) has_finished: bool,
     /// The error of a run that failed before it [finished](Event::Finished).
     pub(super) failure: Option<Error>,
+    pub(super) partials: Option<PartialSender>,
 }
 
 /// Data other than the run's events.
@@ -67,6 +69,17 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
     }
 
     fn encode(&mut self, event: &HubEvent, out: &mut Vec<u8>) {
+        if let Some(partials) = &mut self.partials {
+            let ended = match event {
+                HubEvent::Snapshot { snapshot, .. } => {
+                    partials.restart(snapshot.events().iter().map(|event| &**event));
+                    Vec::new()
+                }
+                HubEvent::Event { event, .. } => partials.observe(event),
+                HubEvent::Ended { .. } => partials.end_early(),
+            };
+            write_partials(&ended, out);
+        }
         if let Some(number) = event.number() {
             write_id(out, number);
         }
@@ -89,6 +102,11 @@ impl EncodeEvents<HubEvent> for ReaderEncoder {
                 write_data(out, &Data::Ended { error });
             }
         }
+    }
+
+    fn encode_idle(&mut self, out: &mut Vec<u8>) {
+        let growing = self.partials.as_mut().map(PartialSender::growing);
+        write_partials(&growing.unwrap_or_default(), out);
     }
 
     /// Always returns `false`. When a run ends, a reader of that run ends on its own, and a reader

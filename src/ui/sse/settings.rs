@@ -3,13 +3,16 @@
 use std::time::Duration;
 
 use futures::Stream;
+use serde_json::Value;
 
 use super::encode::SseEncoder;
 use super::reader::ReaderEncoder;
 use crate::error::Error;
 use crate::event::Event;
 use crate::hub::HubEvent;
+use crate::partial::PartialValues;
 use crate::ui::error_texts::ErrorTexts;
+use crate::ui::partial_sender::PartialSender;
 use crate::ui::response::{DEFAULT_KEEP_ALIVE, Response, ResponseBody};
 
 /// How long a browser waits before reconnecting, by default.
@@ -77,6 +80,26 @@ impl Sse {
         self
     }
 
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them, as
+    /// events of the type `partial`. Off by default.
+    ///
+    /// ```text
+    /// event: partial
+    /// data: {"state":"growing","value":{"city":"Os"}}
+    /// ```
+    ///
+    /// The state is `growing`, `complete`, `retracted` or `failed`; the last two have no value. The
+    /// data of a call's arguments contains its `call_id`. A growing value is sent when no event is
+    /// ready and its text has grown by an eighth since, so that all values together are at most
+    /// about nine times as long as the text. A page reads the events with
+    /// `addEventListener("partial", …)`. A `snapshot` of a [hub's
+    /// reader](Self::respond_to_reader) voids the values before it. A Rust client needs no setting: it applies the run's events
+    /// to [`PartialValues`] itself.
+    pub fn with_partials(mut self, values: PartialValues<Value>) -> Self {
+        self.encoder.partials = Some(PartialSender::new(values));
+        self
+    }
+
     /// Creates a response that streams these events up to [`Finished`](Event::Finished) or the
     /// first error.
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
@@ -122,6 +145,7 @@ impl Sse {
             error_texts: self.encoder.error_texts,
             has_finished: false,
             failure: None,
+            partials: self.encoder.partials,
         };
         Response::of_stream(ResponseBody::new(reader, encoder, self.keep_alive), None)
     }

@@ -61,6 +61,8 @@ fn fields(kind: &str) -> Option<Fields> {
             ("role", Text, true),
             ("metadata", Object, false),
         ],
+        "STATE_SNAPSHOT" => &[("snapshot", Object, true)],
+        "STATE_DELTA" => &[("delta", List, true)],
         "MESSAGES_SNAPSHOT" => &[("messages", List, true)],
         "ACTIVITY_SNAPSHOT" => {
             &[("messageId", Text, true), ("activityType", Text, true), ("content", Object, true)]

@@ -1,6 +1,6 @@
 //! The AG-UI protocol.
 
-mod grammar;
+pub(crate) mod grammar;
 mod projection;
 mod streams;
 mod with_clients;

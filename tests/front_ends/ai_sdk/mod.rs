@@ -1,6 +1,6 @@
 //! The AI SDK's UI message stream.
 
-mod grammar;
+pub(crate) mod grammar;
 mod projection;
 mod requests;
 mod streams;
