@@ -44,7 +44,7 @@ pub(super) enum Members {
     },
 }
 
-/// What the next character belongs to.
+/// The part of the text to which the next character belongs.
 #[derive(Clone, Debug, Default)]
 enum State {
     /// A value is expected.
@@ -125,7 +125,7 @@ enum Escape {
 struct Malformed;
 
 impl JsonParser {
-    /// Reads the next piece of the text. What follows the end of the outermost value, or an error,
+    /// Reads the next piece of the text. Text after the end of the outermost value, or after an error,
     /// is ignored.
     pub(super) fn push(&mut self, piece: &str) {
         let mut rest = piece;

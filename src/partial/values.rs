@@ -326,7 +326,7 @@ impl<T: DeserializeOwned> PartialValues<T> {
                         self.ended.push_back((Some(call.call_id.clone()), end));
                     }
                 }
-                // What is left is not in the turn.
+                // The turn does not contain the remaining calls.
                 self.open.retain(|open| {
                     open.call_id.as_ref().is_some_and(|call_id| !call_ids.contains(call_id))
                 });

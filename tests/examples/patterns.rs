@@ -123,7 +123,11 @@ fn objects_are_used_while_they_stream_and_discarded_when_the_turn_is_retracted()
             "Oslo has 717710 people",
             "Trondheim has 214565 people",
             "3 cities are left, in 1 item of the turn",
+            r#"form: Some("Oslo") None []"#,
+            r#"form: Some("Oslo") Some(717710) []"#,
+            r#"form: Some("Oslo") Some(717710) ["Frog"]"#,
             "the largest is Oslo: true",
+            "one of its districts: Frogner",
         ],
     );
 }

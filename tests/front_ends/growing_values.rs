@@ -43,23 +43,19 @@ fn calls() -> PartialValues<Value> {
     PartialValues::untyped_calls("ask", &true.into())
 }
 
-fn value(state: &str, value: Value) -> Value {
+fn value(state: &str, value: &Value) -> Value {
     json!({ "state": state, "value": value })
 }
 
 /// The states of the value of [`retracted_run`].
 fn states() -> Vec<Value> {
-    let fjords = |stars: Value| match stars {
-        Value::Null => json!({ "title": "Fjords" }),
-        stars => json!({ "title": "Fjords", "stars": stars }),
-    };
     vec![
-        value("growing", json!({ "title": "Old" })),
+        value("growing", &json!({ "title": "Old" })),
         json!({ "state": "retracted" }),
-        value("growing", json!({ "title": "Fjo" })),
-        value("growing", fjords(Value::Null)),
-        value("growing", fjords(4.into())),
-        value("complete", json!({ "title": "Fjords", "stars": 4, "done": true })),
+        value("growing", &json!({ "title": "Fjo" })),
+        value("growing", &json!({ "title": "Fjords" })),
+        value("growing", &json!({ "title": "Fjords", "stars": 4 })),
+        value("complete", &json!({ "title": "Fjords", "stars": 4, "done": true })),
     ]
 }
 

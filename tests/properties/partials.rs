@@ -1,6 +1,6 @@
 //! JSON that has not ended: the parser agrees with `serde_json`, however the text is split.
 
-use std::collections::HashMap;
+use std::fmt::Write;
 
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
@@ -63,11 +63,17 @@ fn any_json() -> impl Strategy<Value = Value> {
 fn with_escapes(json: &Value) -> String {
     let text =
         serde_json::to_string_pretty(json).unwrap().replace('/', "\\/").replace('z', "\\u007a");
-    let escaped = |c: char| match c.is_ascii() {
-        true => c.to_string(),
-        false => c.encode_utf16(&mut [0; 2]).iter().map(|unit| format!("\\u{unit:04X}")).collect(),
-    };
-    text.chars().map(escaped).collect()
+    let mut escaped = String::new();
+    for c in text.chars() {
+        if c.is_ascii() {
+            escaped.push(c);
+            continue;
+        }
+        for unit in c.encode_utf16(&mut [0; 2]) {
+            write!(escaped, "\\u{unit:04X}").unwrap();
+        }
+    }
+    escaped
 }
 
 proptest! {
@@ -124,8 +130,7 @@ fn an_object_keeps_the_last_of_equal_names_and_never_shows_an_earlier_one_beside
     assert_eq!(grown.last().unwrap().to_string(), whole.to_string());
     assert!(grown.contains(&json!({ "a": "tw", "b": [1] })));
     assert!(!grown.iter().any(|value| value["a"] == "two" && value["b"] == json!([1, 1])));
-    let names: HashMap<&str, usize> = HashMap::from([("a", 1), ("b", 1)]);
-    assert!(grown.iter().all(|value| value.as_object().unwrap().len() <= names.len()));
+    assert!(grown.iter().all(|value| value.as_object().unwrap().len() <= 2));
 }
 
 #[test]

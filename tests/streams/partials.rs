@@ -345,7 +345,39 @@ fn values_are_read_in_the_forms_that_a_complete_answer_may_have() {
         let last = grown.last().unwrap();
         assert_eq!((&*last.title, last.stars, last.parts.len()), ("A", 5, 0), "{before}");
     }
-    assert_eq!(grow_form(&format!("{} {{\"title\":\"A\"}}", "no ".repeat(400))), []);
+}
+
+#[test]
+fn an_answer_that_begins_late_does_not_grow() {
+    let answer = |words: usize| format!("{}:\n{{\"title\":\"A\"}}", "word ".repeat(words));
+    assert!(!grow_form(&answer(100)).is_empty());
+    assert!(!grow_form(&answer(204)).is_empty());
+    assert_eq!(grow_form(&answer(205)), []);
+}
+
+#[test]
+fn a_value_that_exceeds_a_limit_grows_no_further() {
+    let grown = |text: &str| {
+        let mut values = answer();
+        values.observe(&text_delta(text));
+        match values.next_partial().unwrap().state {
+            PartialState::Growing(value) => value,
+            other => panic!("{other:?}"),
+        }
+    };
+    for (depth, shown) in [(127, 127), (128, 127)] {
+        let value = grown(&"[".repeat(depth));
+        let mut levels = 0;
+        let mut inner = Some(&value);
+        while let Some(value) = inner {
+            (levels, inner) = (levels + 1, value.get(0));
+        }
+        assert_eq!(levels, shown);
+    }
+    for (elements, shown) in [(199_999, 199_999), (200_010, 199_999)] {
+        let value = grown(&format!("[{}]", vec!["0"; elements].join(",")));
+        assert_eq!(value.as_array().unwrap().len(), shown);
+    }
 }
 
 #[test]

@@ -16,7 +16,7 @@ use turnstream::{Event, EventStreamExt, Turn};
 use super::recording::{Recording, decode_whole, stream_body};
 use turnstream_test_support::partial_json::is_beginning_of;
 
-/// What was read.
+/// The numbers of the values that were read.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     /// The cuts: after each byte of each recording, once for the answer and once for each tool.
@@ -136,7 +136,7 @@ fn check(found: &Found, counts: &mut Counts) -> Vec<String> {
                     Some(_) => {}
                     None => problems.push(format!("{value} has no end")),
                 }
-                if let Some((_, PartialState::Complete(whole))) = later.last()
+                if let Some((_, PartialState::Complete(whole))) = later.next_back()
                     && !is_beginning_of(value, whole)
                 {
                     problems.push(format!("{value} does not begin like {whole}"));
