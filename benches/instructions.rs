@@ -191,7 +191,7 @@ fn all_cells() -> Vec<Cell> {
         cells.push(cell(row, COUNT, ["encode", "", encoder], 1000));
     }
     for (size, base_count) in [("1", 20), ("10", 4), ("100", 1)] {
-        for times in ["once", "100 times"] {
+        for times in ["once", "50 times"] {
             let row = format!("an answer of {size} KB, read while it arrives and built {times}");
             cells.push(cell(&row, COUNT, ["partial", size, times], base_count));
         }
@@ -376,7 +376,7 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
         }
         "partial" => {
             let size: usize = by.parse().expect("a size");
-            let builds = if reader == "once" { 1 } else { 100 };
+            let builds = if reader == "once" { 1 } else { 50 };
             let values = PartialValues::of_answer().expect("the fields may be absent");
             let text = recipe(1000 * size);
             measured_part(&runtime, async { read_partials(&text, &values, builds, count) });

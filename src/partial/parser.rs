@@ -66,7 +66,7 @@ enum State {
     /// A literal, and how many of its bytes were read.
     InLiteral(Literal, usize),
     /// The outermost value has ended.
-    Ended(Value),
+    Ended(Box<Value>),
     /// The text is not JSON.
     Invalid,
 }
@@ -130,6 +130,15 @@ impl JsonParser {
     pub(super) fn push(&mut self, piece: &str) {
         let mut rest = piece;
         while !rest.is_empty() {
+            // The characters of a string are read in place.
+            if let State::InName(string) | State::InString(string) = &mut self.state {
+                match string.read(&mut rest) {
+                    Ok(true) => self.state = self.end_string(),
+                    Ok(false) => return,
+                    Err(Malformed) => self.state = State::Invalid,
+                }
+                continue;
+            }
             match mem::replace(&mut self.state, State::Invalid) {
                 state @ (State::Ended(_) | State::Invalid) => {
                     self.state = state;
@@ -175,25 +184,9 @@ impl JsonParser {
         }
     }
 
-    /// Reads at least one byte of `rest`, or changes the state.
+    /// Reads at least one byte of `rest` outside of strings, or changes the state.
     fn advance(&mut self, state: State, rest: &mut &str) -> Result<State, Malformed> {
         match state {
-            State::InName(mut string) => match string.read(rest)? {
-                true => {
-                    if let Some(Members::Object { name, .. }) = self.last_members() {
-                        *name = Some(string.text);
-                    }
-                    Ok(State::Colon)
-                }
-                false => Ok(State::InName(string)),
-            },
-            State::InString(mut string) => match string.read(rest)? {
-                true => {
-                    self.additions += string.text.len();
-                    Ok(self.end_value(Value::String(string.text)))
-                }
-                false => Ok(State::InString(string)),
-            },
             State::InNumber(mut digits) => {
                 let is_part =
                     |byte: &u8| matches!(byte, b'0'..=b'9' | b'+' | b'-' | b'.' | b'e' | b'E');
@@ -256,6 +249,23 @@ impl JsonParser {
         }
     }
 
+    /// Returns the state after the end of the string that was read.
+    fn end_string(&mut self) -> State {
+        match mem::take(&mut self.state) {
+            State::InName(string) => {
+                if let Some(Members::Object { name, .. }) = self.last_members() {
+                    *name = Some(string.text);
+                }
+                State::Colon
+            }
+            State::InString(string) => {
+                self.additions += string.text.len();
+                self.end_value(Value::String(string.text))
+            }
+            state => state,
+        }
+    }
+
     fn begin_value(&mut self, byte: u8) -> Result<State, Malformed> {
         self.value_count += 1;
         if self.value_count > MAX_JSON_VALUES {
@@ -303,7 +313,7 @@ impl JsonParser {
 
     /// Moves a value that has ended to its parent.
     fn end_value(&mut self, value: Value) -> State {
-        let Some(parent) = self.open.last_mut() else { return State::Ended(value) };
+        let Some(parent) = self.open.last_mut() else { return State::Ended(value.into()) };
         match &mut parent.members {
             Members::List(elements) => elements.push(value),
             Members::Object { fields, name } => {

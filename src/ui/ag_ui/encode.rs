@@ -73,8 +73,10 @@ impl EncodeEvents for AgUiEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
-        let ended = self.partials.as_mut().map(|partials| partials.sender.observe(event));
-        self.send_partials(ended.unwrap_or_default(), out);
+        if let Some(partials) = &mut self.partials {
+            let ended = partials.sender.observe(event);
+            self.send_partials(ended, out);
+        }
         let shown = self.error_texts.event(event);
         match shown.as_ref().unwrap_or(event) {
             Event::Nested { call_id, name, event } => {

@@ -88,8 +88,10 @@ impl EncodeEvents for AiSdkEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
-        let ended = self.partials.as_mut().map(|partials| partials.observe(event));
-        self.send_partials(ended.unwrap_or_default(), out);
+        if let Some(partials) = &mut self.partials {
+            let ended = partials.observe(event);
+            self.send_partials(ended, out);
+        }
         let shown = self.error_texts.event(event);
         match shown.as_ref().unwrap_or(event) {
             Event::Turn(event) => self.turn_event(event, out),

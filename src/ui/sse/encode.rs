@@ -40,8 +40,9 @@ impl EncodeEvents for SseEncoder {
     }
 
     fn encode(&mut self, event: &Event, out: &mut Vec<u8>) {
-        let ended = self.partials.as_mut().map(|partials| partials.observe(event));
-        write_partials(&ended.unwrap_or_default(), out);
+        if let Some(partials) = &mut self.partials {
+            write_partials(&partials.observe(event), out);
+        }
         self.number += 1;
         let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
         write_text(out, format_args!("id: {}\n", self.number));
