@@ -125,8 +125,8 @@ enum Escape {
 struct Malformed;
 
 impl JsonParser {
-    /// Reads the next piece of the text. Text after the end of the outermost value, or after an error,
-    /// is ignored.
+    /// Reads the next piece of the text. Text after the end of the outermost value, or after an
+    /// error, is ignored.
     pub(super) fn push(&mut self, piece: &str) {
         let mut rest = piece;
         while !rest.is_empty() {

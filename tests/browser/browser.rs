@@ -11,6 +11,7 @@
 //! | `many` | many messages, many tabs, a tab that reads too slowly |
 //! | `cluster` | two servers that share their sessions and events act as one |
 //! | `fleet` | on Restate, a run continues whichever process is killed |
+//! | `growing_form` | the form of the example `growing_form` is filled in while the answer arrives |
 //! | `access` | with the keyboard only, on a phone, for a screen reader |
 //! | `pictures` | the screenshots of the README |
 //!
@@ -26,6 +27,7 @@ mod driver;
 mod exact_text;
 mod fleet;
 mod fleet_process;
+mod growing_form;
 mod hostile_words;
 mod many;
 mod markdown_limits;

@@ -57,8 +57,9 @@ done
 [ -n "$port" ] || { cat "$driver_log"; exit 1; }
 echo "$(chromium --version 2>/dev/null), $(chromedriver --version | cut -d'(' -f1)"
 
-cargo build --quiet --workspace --all-features --example web
+cargo build --quiet --workspace --all-features --example web --example growing_form
 export TURNSTREAM_WEBDRIVER=http://127.0.0.1:$port TURNSTREAM_WEB=$target/debug/examples/web
+export TURNSTREAM_FORM=$target/debug/examples/growing_form
 export TURNSTREAM_AXE=$folder/node_modules/axe-core/axe.min.js
 log=$folder/log
 cargo test --workspace --all-features --test browser -- --ignored --nocapture --test-threads 2 "${skipped[@]}" "$@" \

@@ -81,8 +81,8 @@ impl AgUi {
         self
     }
 
-    /// Also sends each structured answer, or the arguments of calls, while the model writes them, in
-    /// the state that is shared with the client. Off by default.
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them,
+    /// in the state that is shared with the client. Off by default.
     ///
     /// The first value is sent as a `STATE_SNAPSHOT` of the client's own state, with the additional
     /// member `partials`, and later ones as a `STATE_DELTA`. `partials` contains an object

@@ -108,8 +108,8 @@ impl AiSdk {
         self
     }
 
-    /// Also sends each structured answer, or the arguments of calls, while the model writes them, as
-    /// `data-partial` parts of the message. Off by default.
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them,
+    /// as `data-partial` parts of the message. Off by default.
     ///
     /// The client replaces a value's part whenever the value has grown. The part's data is
     /// `{"state": …, "value": …}`, with `toolCallId` for the arguments of a call. The state is

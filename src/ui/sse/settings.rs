@@ -80,8 +80,8 @@ impl Sse {
         self
     }
 
-    /// Also sends each structured answer, or the arguments of calls, while the model writes them, as
-    /// events of the type `partial`. Off by default.
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them,
+    /// as events of the type `partial`. Off by default.
     ///
     /// ```text
     /// event: partial
@@ -92,9 +92,9 @@ impl Sse {
     /// data of a call's arguments contains its `call_id`. A growing value is sent when no event is
     /// ready and its text has grown by an eighth since, so that all values together are at most
     /// about nine times as long as the text. A page reads the events with
-    /// `addEventListener("partial", …)`. A `snapshot` of a [hub's
-    /// reader](Self::respond_to_reader) voids the values before it. A Rust client needs no setting: it applies the run's events
-    /// to [`PartialValues`] itself.
+    /// `addEventListener("partial", …)`. A `snapshot` of a [hub's reader](Self::respond_to_reader)
+    /// voids the values before it. A Rust client needs no setting: it applies the run's events to
+    /// [`PartialValues`] itself.
     pub fn with_partials(mut self, values: PartialValues<Value>) -> Self {
         self.encoder.partials = Some(PartialSender::new(values));
         self
