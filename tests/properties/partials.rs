@@ -102,23 +102,97 @@ proptest! {
     }
 
     #[test]
-    fn a_text_is_read_up_to_its_first_error_exactly_if_serde_json_reads_it(
-        parts in prop::collection::vec(
-            prop::sample::select(vec![
-                "{", "}", "[", "]", ",", ":", "\"", "\"a\":", "\"a\"", "1", "-", "0", ".5", "e+1",
-                "null", "tru", "e", "false", " ", "\n", "\\u00e9", "\\ud834\\udd1e", "\\ud834",
-                "\\udd1e", "\\x", "\u{1}", "é", "[]", "{}", "1e999", "01",
-            ]),
-            0..12,
-        ),
+    fn a_text_is_read_to_its_end_exactly_if_serde_json_reads_it(
+        member in any_json(),
+        escapes in any::<bool>(),
+        at in any::<prop::sample::Index>(),
+        removed in 0..3_usize,
+        inserted in prop::sample::select(vec![
+            "", "", "{", "}", "[", "]", ",", ":", "\"", "\"a\":", "\"a\"", "1", "-", "0", ".5", "e+1",
+            "null", "tru", "e", "false", " ", "\n", "\\u00e9", "\\ud834\\udd1e", "\\ud834", "\\udd1e",
+            "\\udd1e\\ud834", "\\x", "\u{1}", "\u{1f}", "é", "[]", "{}", "1e999", "01", "\\",
+        ]),
     ) {
-        // A field after the text appears only if the text before it was read without an error.
-        let text = format!("{{\"x\":[{}],\"end\":true}}", parts.concat());
-        let expected = serde_json::from_str::<Value>(&text).ok();
-        let read = grow(&characters(&text)).pop().filter(|value| value["end"] == true);
-        prop_assert_eq!(read.as_ref(), expected.as_ref(), "{}", text);
-        let whole = grow(&[&text]).pop().filter(|value| value["end"] == true);
-        prop_assert_eq!(whole, read);
+        let member = json!([member, "text", 12]);
+        let text = if escapes { with_escapes(&member) } else { member.to_string() };
+        let mut characters_of_text: Vec<&str> = characters(&text);
+        let at = at.index(characters_of_text.len());
+        let end = characters_of_text.len().min(at + removed);
+        characters_of_text.splice(at..end, [inserted]);
+        check_like_serde_json(&characters_of_text.concat());
+    }
+}
+
+/// Checks that a text is read to its end exactly if `serde_json` reads it.
+#[track_caller]
+fn check_like_serde_json(text: &str) {
+    // The last field appears only if the text before it was read without an error.
+    let text = format!("{{\"x\":{text},\"end\":true}}");
+    let expected = serde_json::from_str::<Value>(&text).ok();
+    let is_end = |value: &Value| value["end"] == true;
+    for pieces in [characters(&text), vec![&*text]] {
+        assert_eq!(grow(&pieces).pop().filter(is_end), expected, "{text}");
+    }
+}
+
+#[test]
+fn each_escape_and_number_is_read_exactly_if_serde_json_reads_it() {
+    for escape in [
+        "n",
+        "b",
+        "f",
+        "r",
+        "t",
+        "/",
+        "x",
+        "'",
+        "u00e9",
+        "uD834\\uDD1E",
+        "ud834",
+        "udd1e",
+        "ud834x",
+        "ud834\\n",
+        "ud834\\ud834",
+        "ud834\\u0041",
+        "udd1e\\ud834",
+        "u00g0",
+        "u0000",
+        "uFFFF",
+    ] {
+        check_like_serde_json(&format!("\"a\\{escape}b\""));
+    }
+    for character in ["\u{0}", "\u{9}", "\n", "\u{1f}", "\u{7f}", "\u{2028}", "𝄞"] {
+        check_like_serde_json(&format!("\"a{character}b\""));
+    }
+    for number in [
+        "0",
+        "-0",
+        "01",
+        "-",
+        "1.",
+        "1.5",
+        ".5",
+        "1e5",
+        "1E+5",
+        "1e-5",
+        "1e",
+        "1e999",
+        "-1e-999",
+        "1-2",
+        "1.2.3",
+        "18446744073709551616",
+        "0.1000000000000000055511151231257827",
+        "+1",
+        "Infinity",
+        "1f",
+    ] {
+        check_like_serde_json(number);
+        check_like_serde_json(&format!("[{number} ]"));
+    }
+    for other in
+        ["nul", "nulll", "truefalse", "[1,]", "[,1]", "{\"a\"}", "{\"a\":}", "{a:1}", "[1}", ""]
+    {
+        check_like_serde_json(other);
     }
 }
 
@@ -135,11 +209,8 @@ fn an_object_keeps_the_last_of_equal_names_and_never_shows_an_earlier_one_beside
 
 #[test]
 fn a_value_is_read_to_the_depth_at_which_serde_json_stops() {
-    for depth in [127, 128] {
-        let text = format!("{}{}", "[".repeat(depth), "]".repeat(depth));
-        let expected = serde_json::from_str::<Value>(&text).ok();
-        let read = grow(&[&text]).pop();
-        assert_eq!(read == expected, depth < 128, "{depth}");
-        assert_eq!(expected.is_some(), depth < 128, "{depth}");
+    for depth in [125, 126, 127, 128] {
+        check_like_serde_json(&format!("{}{}", "[".repeat(depth), "]".repeat(depth)));
+        check_like_serde_json(&format!("{}1{}", "{\"a\":".repeat(depth), "}".repeat(depth)));
     }
 }

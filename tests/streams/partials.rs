@@ -348,6 +348,22 @@ fn values_are_read_in_the_forms_that_a_complete_answer_may_have() {
 }
 
 #[test]
+fn the_last_of_equal_fields_replaces_the_earlier_ones_as_it_grows() {
+    let titles: Vec<_> = grow_form(r#"{"title":"one","stars":1,"title":"two"}"#)
+        .into_iter()
+        .map(|form| (form.title, form.stars))
+        .skip_while(|(_, stars)| *stars == 0)
+        .collect();
+    let expected = [("one", 1), ("", 1), ("t", 1), ("tw", 1), ("two", 1)];
+    assert_eq!(titles, expected.map(|(title, stars)| (title.to_owned(), stars)));
+
+    // The earlier field is void, although the later one is not shown yet.
+    let mut values = PartialValues::<Form>::of_answer().unwrap();
+    values.observe(&text_delta(r#"{"kind":"short","kind":"shorte"#));
+    assert_eq!(values.next_partial().unwrap().state, PartialState::Growing(Form::default()));
+}
+
+#[test]
 fn an_answer_that_begins_late_does_not_grow() {
     let answer = |words: usize| format!("{}:\n{{\"title\":\"A\"}}", "word ".repeat(words));
     assert!(!grow_form(&answer(100)).is_empty());
