@@ -1,6 +1,8 @@
 //! How the parts of a value may be shown before they have ended, from the JSON Schema of the value.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
+#[cfg(feature = "schemars")]
+use std::collections::HashSet;
 
 use serde_json::{Map, Value};
 
