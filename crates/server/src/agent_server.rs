@@ -27,6 +27,7 @@ use crate::failure::Failure;
 use crate::fields::invalid;
 use crate::model_request::{ModelRequest, ensure_message};
 use crate::stored_responses::StoredResponses;
+use crate::wires::parse_request;
 
 /// How long a stream may be silent before bytes keep its connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
@@ -191,7 +192,7 @@ impl AgentServer {
         let Received { parts, principal, active_run, body } = self.read(wire, request).await?;
         let body = self.parse(&body)?;
         let (name, is_streamed) = model.unzip();
-        let mut request = ModelRequest::parse(wire, body, name, &self.0.limits)?;
+        let mut request = parse_request(wire, body, name, &self.0.limits)?;
         if let Some(is_streamed) = is_streamed {
             request.is_streamed = is_streamed;
         }
@@ -609,7 +610,7 @@ impl AgentServer {
         if let Some(inner) = body.get_mut("generateContentRequest") {
             body = inner.take();
         }
-        let request = ModelRequest::parse(wire, body, model, &self.0.limits)?;
+        let request = parse_request(wire, body, model, &self.0.limits)?;
         self.agent(wire, &request.model)?;
         Ok(bytes.len().div_ceil(4))
     }

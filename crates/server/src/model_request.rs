@@ -5,7 +5,6 @@ use std::collections::HashSet;
 use futures::future;
 use turnstream::agent::{Limits, hook};
 use turnstream::item::ItemKind;
-use turnstream::provider::server::Wire;
 use turnstream::request::{Options, Output, OutputSchema, ToolChoice};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::ui::ClientLimits;
@@ -14,25 +13,7 @@ use turnstream::{Agent, Error, Item};
 use serde_json::{Value, json};
 
 use crate::conversation::Conversation;
-use crate::fields::{Fields, invalid};
-use crate::wires;
-
-/// The fields of a body that a response repeats, on any wire.
-const REPEATED: [&str; 13] = [
-    "include",
-    "instructions",
-    "max_output_tokens",
-    "metadata",
-    "parallel_tool_calls",
-    "previous_response_id",
-    "reasoning",
-    "store",
-    "stream_options",
-    "temperature",
-    "text",
-    "tool_choice",
-    "tools",
-];
+use crate::fields::invalid;
 
 /// A client's request to a model.
 pub(crate) struct ModelRequest {
@@ -55,22 +36,9 @@ pub(crate) struct ModelRequest {
 }
 
 impl ModelRequest {
-    /// Reads a request. `model` is the name of the model if it stands in the path.
-    pub(crate) fn parse(
-        wire: Wire,
-        body: Value,
-        model: Option<String>,
-        limits: &ClientLimits,
-    ) -> Result<Self, Error> {
-        let body = if wire == Wire::Gemini { wires::gemini::with_camel_case(body) } else { body };
-        let repeated = REPEATED.iter().map(|name| ((*name).to_owned(), body[name].clone()));
-        let repeated = if body.is_object() { repeated.collect() } else { Value::Null };
-        let mut fields = Fields::of(body, "")?;
-        let model = match model {
-            Some(model) => model,
-            None => fields.required_text("model")?,
-        };
-        let mut request = Self {
+    /// Creates a request to a model. `repeated` are the fields that a response repeats.
+    pub(crate) fn new(model: String, repeated: Value) -> Self {
+        Self {
             repeated,
             model,
             conversation: Conversation::default(),
@@ -80,25 +48,7 @@ impl ModelRequest {
             is_streamed: false,
             previous_response: None,
             is_stored: false,
-        };
-        let read = match wire {
-            Wire::OpenAiChat => wires::openai_chat::read,
-            Wire::OpenAiResponses => wires::openai_responses::read,
-            Wire::Anthropic => wires::anthropic::read,
-            Wire::Gemini => wires::gemini::read,
-            Wire::Ollama => wires::ollama::read,
-            other => {
-                let message = format!("the {other} wire is not served");
-                return Err(Error::new(turnstream::ErrorKind::Unsupported, message));
-            }
-        };
-        read(&mut fields, &mut request, limits)?;
-        fields.finish()?;
-        if request.tools.len() > limits.max_tools {
-            let message = format!("a request may have at most {} tools", limits.max_tools);
-            return Err(invalid("tools", &message));
         }
-        Ok(request)
     }
 
     /// Returns the agent with the client's tools and options.

@@ -263,9 +263,9 @@ impl RunHandle {
     ///
     /// ```
     /// use futures::StreamExt;
-    /// use turnstream::Agent;
-    /// use turnstream::event::{Event, TurnEvent};
+    /// use turnstream::event::Event;
     /// use turnstream::provider::Scripted;
+    /// use turnstream::{Agent, TurnEvent};
     ///
     /// # #[tokio::main(flavor = "current_thread")]
     /// # async fn main() -> Result<(), turnstream::Error> {
