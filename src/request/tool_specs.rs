@@ -32,6 +32,19 @@ pub struct ToolSpec {
     /// search](crate::Provider::has_tool_search). With other providers, this field has no effect.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub deferred: bool,
+    /// Whether the provider guarantees that the arguments of each call match the schema. The schema
+    /// is rewritten for the vendor's strict mode, in which, for example, a map with arbitrary keys
+    /// cannot be described. If the schema cannot be rewritten, or if the wire has no strict mode for
+    /// tools, the request fails with an [`Unsupported`](ErrorKind::Unsupported) error. Its
+    /// [`parameter`](Error::parameter) is the location of the problem in the schema, or `strict`.
+    ///
+    /// The Messages wire, OpenAI's and Azure's dialects of the Chat wire, and the Responses wire
+    /// have a strict mode for tools. In OpenAI's strict mode, the model writes all properties, and
+    /// `null` for an optional property that it would otherwise omit.
+    /// <https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use>,
+    /// <https://developers.openai.com/api/docs/guides/function-calling#strict-mode>
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
 }
 
 impl ToolSpec {
@@ -55,13 +68,20 @@ impl ToolSpec {
         parameters: impl Into<RawJson>,
     ) -> Self {
         let (name, description) = (name.into(), description.into());
-        Self { name, description, parameters: parameters.into(), deferred: false }
+        Self { name, description, parameters: parameters.into(), deferred: false, strict: false }
     }
 
     /// Sets whether the model sees the tool only after searching for it; see
     /// [`deferred`](Self::deferred).
     pub fn with_deferred(mut self, deferred: bool) -> Self {
         self.deferred = deferred;
+        self
+    }
+
+    /// Sets whether the provider guarantees that the arguments match the schema; see
+    /// [`strict`](Self::strict).
+    pub fn with_strict(mut self, strict: bool) -> Self {
+        self.strict = strict;
         self
     }
 }

@@ -190,6 +190,28 @@ impl Tool {
         self.with_flag(ToolFlag::Pollable)
     }
 
+    /// Requires the provider to guarantee that the arguments of each call match the tool's schema;
+    /// see [`ToolSpec::strict`].
+    ///
+    /// ```
+    /// use turnstream::tool::{Tool, ToolSpec};
+    ///
+    /// let schema = serde_json::json!({
+    ///     "type": "object",
+    ///     "properties": { "city": { "type": "string" } },
+    ///     "required": ["city"],
+    /// });
+    /// let book = Tool::raw(ToolSpec::new("book", "Books a table", schema), |_, _| async { "ok" })?;
+    /// assert!(book.strict().spec().strict);
+    /// # Ok::<(), turnstream::Error>(())
+    /// ```
+    pub fn strict(self) -> Self {
+        let spec = self.spec().clone().with_strict(true);
+        let Self { handler, settings, fingerprint, agent } = self;
+        let prepare = move |_: &ToolSpec, arguments: &str| handler.prepare(arguments);
+        Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
+    }
+
     /// Returns the keywords in the tool's schema that restrict values, but against which the
     /// arguments of a [raw](Self::raw) tool are not checked: without the feature `validate`,
     /// `pattern`, `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the

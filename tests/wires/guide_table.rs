@@ -180,19 +180,25 @@ fn option_rows() -> Vec<TableRow> {
             },
         ),
     ];
-    set.into_iter()
-        .map(|(name, options)| {
-            let cells = WIRES.iter().map(|(_, _, encode)| {
-                let without = encode(&base_request()).expect("the plain request");
-                match encode(&base_request().with_options(options.clone())) {
-                    Err(error) => refused_cell(&error),
-                    Ok(body) if body == without => "nothing".to_owned(),
-                    Ok(_) => "carried".to_owned(),
-                }
-            });
-            (name.to_owned(), cells.collect())
-        })
-        .collect()
+    let mut strict = base_request();
+    strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
+    let tool_rows = [("a strict tool", strict)];
+    let option_rows =
+        set.into_iter().map(|(name, options)| (name, base_request().with_options(options)));
+    option_rows.chain(tool_rows).map(|(name, request)| table_row(name, &request)).collect()
+}
+
+/// Encodes a request on each wire, and compares the body with that of the plain request.
+fn table_row(name: &str, request: &Request) -> TableRow {
+    let cells = WIRES.iter().map(|(_, _, encode)| {
+        let without = encode(&base_request()).expect("the plain request");
+        match encode(request) {
+            Err(error) => refused_cell(&error),
+            Ok(body) if body == without => "nothing".to_owned(),
+            Ok(_) => "carried".to_owned(),
+        }
+    });
+    (name.to_owned(), cells.collect())
 }
 
 fn tool_choice_options(tool_choice: ToolChoice) -> Options {

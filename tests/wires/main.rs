@@ -15,6 +15,7 @@
 //! | `phantom_calls` | no call runs unless its arguments are known in full |
 //! | `any_field` | a field with an unexpected value does not fail the turn, with few exceptions |
 //! | `handoff` | a history moves from one wire's model to another wire's model |
+//! | `request_options` | the exact JSON of options that not every wire has |
 //! | `vendor_rules` | names, ids, schemas and server tools obey the rules of the server they go to |
 //! | `unsupported_parts` | images and files that a wire cannot send never make a conversation unusable |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
@@ -34,6 +35,7 @@ mod ollama;
 mod openai_chat;
 mod openai_responses;
 mod phantom_calls;
+mod request_options;
 mod size_limits;
 #[cfg(feature = "http")]
 mod unsupported_parts;

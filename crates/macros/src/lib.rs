@@ -86,6 +86,7 @@ mod tests;
 /// | `rationale` | `Tool::with_rationale` |
 /// | `requires_approval` | `Tool::requires_approval` |
 /// | `running_sub_agents` | `Tool::running_sub_agents` |
+/// | `strict` | `Tool::strict` |
 ///
 /// # Compile errors
 ///

@@ -7,7 +7,7 @@ use syn::{Expr, LitStr};
 
 /// The settings that a tool can have, as an error lists them.
 const KNOWN: &str = "`name = \"…\"`, `timeout = …`, `dry_run_support`, `exclusive`, `idempotent`, \
-                     `pollable`, `rationale`, `requires_approval` and `running_sub_agents`";
+                     `pollable`, `rationale`, `requires_approval`, `running_sub_agents` and `strict`";
 
 /// The maximum length of a name that all vendors accept.
 const MAX_NAME: usize = 64;
@@ -49,6 +49,7 @@ impl Settings {
             "rationale" => quote!(.with_rationale()),
             "requires_approval" => quote!(.requires_approval()),
             "running_sub_agents" => quote!(.running_sub_agents()),
+            "strict" => quote!(.strict()),
             "description" => {
                 return Err(meta.error("the doc comment of the function is the description"));
             }

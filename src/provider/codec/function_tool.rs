@@ -21,6 +21,8 @@ struct Function<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: Cow<'a, RawJson>,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
 }
 
 impl<'a> FunctionTool<'a> {
@@ -32,7 +34,8 @@ impl<'a> FunctionTool<'a> {
         parameters: Cow<'a, RawJson>,
     ) -> Self {
         let name = names.sent_name(&tool.name);
-        let function = Function { name, description: &tool.description, parameters };
+        let (description, strict) = (tool.description.as_str(), tool.strict);
+        let function = Function { name, description, parameters, strict };
         Self { r#type: "function", function, cache_control: None }
     }
 }

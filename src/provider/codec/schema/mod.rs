@@ -24,9 +24,10 @@ mod subset;
 mod wire_subsets;
 
 pub(in crate::provider) use wire_subsets::{
-    json_instruction, rewrite_json, to_anthropic_output_schema, to_anthropic_parameters_schema,
-    to_gemini_parameters_schema, to_gemini_schema, to_ollama_parameters_schema,
-    to_openai_output_schema, to_openai_parameters_schema, to_plain_output_schema,
+    json_instruction, rewrite_json, rewrite_parameters_of, to_anthropic_output_schema,
+    to_anthropic_parameters_schema, to_anthropic_strict_schema, to_gemini_parameters_schema,
+    to_gemini_schema, to_ollama_parameters_schema, to_openai_output_schema,
+    to_openai_parameters_schema, to_openai_strict_schema, to_plain_output_schema,
 };
 
 #[cfg(test)]

@@ -13,6 +13,7 @@ use super::subset::{
 };
 use crate::error::Error;
 use crate::item::RawJson;
+use crate::request::ToolSpec;
 
 /// The schema subset that OpenAI's two wires accept in strict mode.
 ///
@@ -56,6 +57,12 @@ const ANTHROPIC_OUTPUT: SchemaSubset = SchemaSubset {
     requires_root_object: false,
     ..OPENAI_STRICT
 };
+
+/// The schema subset that Anthropic accepts for the parameters of a strict tool, which is the same
+/// subset, except that all tools have an object at the root.
+/// <https://platform.claude.com/docs/en/agents-and-tools/tool-use/strict-tool-use>
+const ANTHROPIC_STRICT: SchemaSubset =
+    SchemaSubset { requires_root_object: true, ..ANTHROPIC_OUTPUT };
 
 /// The schema subset that Gemini accepts in `parametersJsonSchema` and `responseJsonSchema`.
 ///
@@ -151,7 +158,15 @@ pub(in crate::provider) fn to_openai_output_schema(
     }
 }
 
-pub(super) fn to_openai_strict_schema(schema: &Value) -> Result<Cow<'_, Value>, Error> {
+/// Rewrites the schema of a strict tool's parameters for OpenAI's two wires, or the schema of an
+/// answer in strict mode.
+///
+/// # Errors
+///
+/// Returns an error if strict mode cannot express the schema.
+pub(in crate::provider) fn to_openai_strict_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
     rewrite_for_subset(schema, &OPENAI_STRICT)
 }
 
@@ -184,10 +199,13 @@ pub(in crate::provider) fn json_instruction(schema: &Value) -> Option<String> {
     })
 }
 
+/// A function that rewrites a schema for a wire.
+pub(in crate::provider) type RewriteFn = fn(&Value) -> Result<Cow<'_, Value>, Error>;
+
 /// Rewrites a schema that is stored as JSON text. Returns the borrowed text if nothing changes.
 pub(in crate::provider) fn rewrite_json(
     schema: &RawJson,
-    rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
+    rewrite: RewriteFn,
 ) -> Result<Cow<'_, RawJson>, Error> {
     Ok(match rewrite(&schema.to_value())? {
         Cow::Borrowed(_) => Cow::Borrowed(schema),
@@ -218,6 +236,27 @@ pub(in crate::provider) fn to_anthropic_parameters_schema(
     Ok(normalize_parameters(schema, &ANTHROPIC_PARAMETERS))
 }
 
+/// Rewrites the schema of a strict tool's parameters for Anthropic.
+pub(in crate::provider) fn to_anthropic_strict_schema(
+    schema: &Value,
+) -> Result<Cow<'_, Value>, Error> {
+    rewrite_for_subset(schema, &ANTHROPIC_STRICT)
+}
+
+/// Rewrites the parameters of a tool: with `strict` for a strict tool, and else with `relaxed`.
+pub(in crate::provider) fn rewrite_parameters_of(
+    tool: &ToolSpec,
+    relaxed: RewriteFn,
+    strict: RewriteFn,
+) -> Result<Cow<'_, RawJson>, Error> {
+    match tool.strict {
+        false => rewrite_json(&tool.parameters, relaxed),
+        true => rewrite_json(&tool.parameters, strict).map_err(|error| {
+            error.with_context(&format!("the tool `{}` cannot be strict", tool.name))
+        }),
+    }
+}
+
 /// Rewrites the schema of a tool's parameters for Gemini's `parametersJsonSchema` field.
 pub(in crate::provider) fn to_gemini_parameters_schema(
     schema: &Value,
@@ -226,10 +265,7 @@ pub(in crate::provider) fn to_gemini_parameters_schema(
 }
 
 /// Rewrites the schema of a tool's parameters for a wire that accepts only a subset of JSON Schema.
-fn rewrite_parameters(
-    schema: &Value,
-    rewrite: fn(&Value) -> Result<Cow<'_, Value>, Error>,
-) -> Result<Cow<'_, Value>, Error> {
+fn rewrite_parameters(schema: &Value, rewrite: RewriteFn) -> Result<Cow<'_, Value>, Error> {
     match normalize_parameters(schema, &SUBSET_PARAMETERS) {
         Cow::Borrowed(schema) => rewrite(schema),
         Cow::Owned(schema) => rewrite(&schema).map(|schema| Cow::Owned(schema.into_owned())),

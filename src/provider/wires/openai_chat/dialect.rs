@@ -47,6 +47,8 @@ pub struct Dialect {
     pub tool_choice: ToolChoices,
     /// Whether `parallel_tool_calls` is supported.
     pub supports_parallel_tool_calls: bool,
+    /// Whether a tool may be [strict](crate::tool::ToolSpec::strict).
+    pub supports_strict_tools: bool,
     /// The field for the reasoning effort or budget.
     pub reasoning_setting: ReasoningSetting,
     /// The supported `response_format` values.

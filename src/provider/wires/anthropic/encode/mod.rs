@@ -23,7 +23,9 @@ use crate::provider::codec::cache_control::CacheControl;
 use crate::provider::codec::encode_context::{EncodeContext, JsonElements, SystemZone};
 use crate::provider::codec::encoded_tools::encoded_tools;
 use crate::provider::codec::portable_values::ServerKind;
-use crate::provider::codec::schema::{rewrite_json, to_anthropic_parameters_schema};
+use crate::provider::codec::schema::{
+    rewrite_parameters_of, to_anthropic_parameters_schema, to_anthropic_strict_schema,
+};
 use crate::provider::wires::anthropic::dialect::Dialect;
 use crate::provider::wires::anthropic::passthrough::PROVIDER_NAME;
 use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
@@ -232,6 +234,8 @@ struct Tool<'a> {
     #[serde(skip_serializing_if = "Option::is_none")]
     input_schema: Option<Cow<'a, RawJson>>,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
+    strict: bool,
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
     defer_loading: bool,
     #[serde(skip_serializing_if = "Option::is_none")]
     cache_control: Option<CacheControl>,
@@ -244,7 +248,12 @@ impl<'a> Tool<'a> {
             r#type: None,
             name: names.sent_name(&tool.name),
             description: Some(&tool.description),
-            input_schema: Some(rewrite_json(&tool.parameters, to_anthropic_parameters_schema)?),
+            input_schema: Some(rewrite_parameters_of(
+                tool,
+                to_anthropic_parameters_schema,
+                to_anthropic_strict_schema,
+            )?),
+            strict: tool.strict,
             defer_loading: tool.deferred,
             cache_control: None,
         })
@@ -259,6 +268,7 @@ impl Tool<'_> {
         name: Cow::Borrowed("tool_search_tool_bm25"),
         description: None,
         input_schema: None,
+        strict: false,
         defer_loading: false,
         cache_control: None,
     };
@@ -272,6 +282,7 @@ impl Tool<'_> {
             name: Cow::Owned(name),
             description: Some("Not available any more."),
             input_schema: Some(Cow::Borrowed(&ANY_OBJECT_SCHEMA)),
+            strict: false,
             defer_loading: false,
             cache_control: None,
         }

@@ -11,10 +11,10 @@ use serde::Serialize;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, PausedTurn, starts_model_content};
-use self::options::{generation_config, tool_config};
+use self::options::{WIRE_NAME, generation_config, tool_config};
 use crate::error::Error;
 use crate::item::RawJson;
-use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::body::{ObjectWriter, unsupported_error};
 use crate::provider::codec::encode_context::{EncodeContext, SystemZone};
 use crate::provider::codec::encoded_tools::encoded_tools;
 use crate::provider::codec::schema;
@@ -100,6 +100,9 @@ fn function_declaration<'a>(
     tool: &'a ToolSpec,
     names: &ToolNames,
 ) -> Result<FunctionDeclaration<'a>, Error> {
+    if tool.strict {
+        return Err(unsupported_error(WIRE_NAME, "strict"));
+    }
     let parameters_json_schema =
         schema::rewrite_json(&tool.parameters, schema::to_gemini_parameters_schema)?;
     Ok(FunctionDeclaration {

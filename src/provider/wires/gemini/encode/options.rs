@@ -7,7 +7,7 @@ use crate::provider::codec::schema;
 use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolNames};
 
 /// The name of the Gemini API in error messages.
-const WIRE_NAME: &str = "Gemini";
+pub(super) const WIRE_NAME: &str = "Gemini";
 
 pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<ObjectWriter, Error> {
     let options = &request.options;

@@ -97,6 +97,9 @@ fn tool_declarations(request: &Request, names: &ToolNames) -> Result<Option<Arc<
 }
 
 fn tool_declaration<'a>(tool: &'a ToolSpec, names: &ToolNames) -> Result<FunctionTool<'a>, Error> {
+    if tool.strict {
+        return Err(unsupported_error(WIRE_NAME, "strict"));
+    }
     let parameters = schema::rewrite_json(&tool.parameters, schema::to_ollama_parameters_schema)?;
     Ok(FunctionTool::new(tool, names, parameters))
 }

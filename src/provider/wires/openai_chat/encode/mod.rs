@@ -13,14 +13,16 @@ use serde_json::json;
 use self::blocks::Message;
 use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
-use self::options::{set_options, set_tools};
+use self::options::{WIRE_NAME, set_options, set_tools};
 use crate::error::Error;
-use crate::provider::codec::body::{ObjectWriter, without_tools};
+use crate::provider::codec::body::{ObjectWriter, unsupported_error, without_tools};
 use crate::provider::codec::cache_control::CacheControl;
 use crate::provider::codec::encode_context::EncodeContext;
 use crate::provider::codec::encoded_tools::encoded_tools;
 use crate::provider::codec::function_tool::FunctionTool;
-use crate::provider::codec::schema::{rewrite_json, to_openai_parameters_schema};
+use crate::provider::codec::schema::{
+    rewrite_parameters_of, to_openai_parameters_schema, to_openai_strict_schema,
+};
 use crate::provider::wires::openai_chat::dialect::{Dialect, ToolChoices};
 use crate::request::{Request, ToolChoice, ToolNames};
 
@@ -99,9 +101,13 @@ fn tool_declarations(
         return Ok(None);
     }
     let last = request.tools.len() - 1;
-    let key = (mark, tool_names.rule());
+    let key = (mark, tool_names.rule(), dialect.supports_strict_tools);
     let encoded = encoded_tools(&request.tools, "openai_chat", key, |at, tool| {
-        let parameters = rewrite_json(&tool.parameters, to_openai_parameters_schema)?;
+        if tool.strict && !dialect.supports_strict_tools {
+            return Err(unsupported_error(WIRE_NAME, "strict"));
+        }
+        let parameters =
+            rewrite_parameters_of(tool, to_openai_parameters_schema, to_openai_strict_schema)?;
         let mut declaration = FunctionTool::new(tool, tool_names, parameters);
         declaration.cache_control = mark.filter(|_| at == last);
         Ok(declaration)

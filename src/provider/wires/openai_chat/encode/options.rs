@@ -12,7 +12,7 @@ use crate::provider::wires::openai_chat::dialect::{
 use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
 
 /// The name of the Chat Completions API in error messages.
-const WIRE_NAME: &str = "Chat Completions";
+pub(super) const WIRE_NAME: &str = "Chat Completions";
 
 /// Returns the option, or an error if it is set but the dialect does not support it.
 fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<Option<T>, Error> {

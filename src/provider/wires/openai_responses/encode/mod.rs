@@ -20,7 +20,9 @@ use crate::provider::codec::body::ObjectWriter;
 use crate::provider::codec::encode_context::EncodeContext;
 use crate::provider::codec::encoded_tools::encoded_tools;
 use crate::provider::codec::portable_values::ServerKind;
-use crate::provider::codec::schema::{rewrite_json, to_openai_parameters_schema};
+use crate::provider::codec::schema::{
+    rewrite_parameters_of, to_openai_parameters_schema, to_openai_strict_schema,
+};
 use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::wires::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
@@ -83,8 +85,12 @@ pub(super) fn encode_for(
             r#type: "function",
             name: names.sent_name(&tool.name),
             description: &tool.description,
-            parameters: rewrite_json(&tool.parameters, to_openai_parameters_schema)?,
-            strict: false,
+            parameters: rewrite_parameters_of(
+                tool,
+                to_openai_parameters_schema,
+                to_openai_strict_schema,
+            )?,
+            strict: tool.strict,
             defer_loading: tool.deferred,
         })
     })?;
@@ -129,7 +135,7 @@ struct FunctionTool<'a> {
     name: Cow<'a, str>,
     description: &'a str,
     parameters: Cow<'a, RawJson>,
-    /// Whether the schema is strict. The API's default, `true`, would change the schema.
+    /// Whether the schema is strict. By default, the API itself would change the schema.
     strict: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     defer_loading: bool,
