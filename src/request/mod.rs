@@ -16,6 +16,7 @@
 
 mod options;
 mod retries;
+mod server_tools;
 pub(crate) mod shared_text;
 mod tool_names;
 mod tool_specs;
@@ -27,8 +28,14 @@ pub use options::{
     Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported_error,
 };
 pub use retries::Retries;
+pub(crate) use server_tools::restore_tokens;
+pub use server_tools::{
+    CodeExecution, FileSearch, McpServer, McpToken, ServerTool, UserLocation, VendorTool, WebFetch,
+    WebSearch,
+};
 pub use shared_text::SharedText;
 pub(crate) use tool_names::{ToolNameRule, ToolNames};
+pub(crate) use tool_specs::repeated_name_error;
 pub use tool_specs::{ToolSpec, ToolSpecs};
 
 use crate::error::Error;
@@ -124,7 +131,7 @@ impl Request {
     pub(crate) fn validate(&self) -> Result<(), Error> {
         self.tools.ensure_distinct_names()?;
         match extra_tool_names(&self.options.extra).find(|name| self.tools.contains_name(name)) {
-            Some(name) => Err(tool_specs::repeated_name_error(name)),
+            Some(name) => Err(repeated_name_error(name)),
             None => Ok(()),
         }
     }

@@ -7,6 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
+use crate::request::server_tools::ServerTool;
 
 /// The options for a model's answer: limits, sampling, reasoning and output format.
 ///
@@ -66,6 +67,10 @@ pub struct Options {
     pub tool_choice: ToolChoice,
     /// Whether a single turn may contain several tool calls; `Some(false)` allows at most one call.
     pub parallel_tool_calls: Option<bool>,
+    /// The tools that run on the provider's servers, such as a search of the web. They are declared
+    /// beside the request's own tools.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub server_tools: Vec<ServerTool>,
     /// How much the model reasons before answering. If this field is set, the reasoning text is
     /// also requested from providers that can return it.
     pub reasoning: Option<Reasoning>,
@@ -94,17 +99,18 @@ pub struct Options {
     /// one exception: the elements of the lists `tools`, `include` and `anthropic_beta` are
     /// appended to the body's own list.
     ///
-    /// The elements of `tools` are declarations in the vendor's format, which are sent after the
-    /// request's own tools. Use them for server tools such as web search, which the vendor runs.
-    /// The name of such a tool must differ from the names of the request's own tools.
+    /// The elements of `tools` are declarations in the vendor's format, which are sent after all
+    /// other tools. The name of such a tool must differ from the names of the request's own tools.
+    /// Tools that run on the vendor's servers can be declared in
+    /// [`server_tools`](Self::server_tools) instead.
     ///
     /// ```
     /// use serde_json::json;
     /// use turnstream::request::Options;
     ///
+    /// // On the Responses wire: the input is truncated if it exceeds the context window.
     /// let mut options = Options::default();
-    /// let search = json!({ "type": "web_search_20250305", "name": "web_search" });
-    /// options.extra.insert("tools".into(), json!([search]));
+    /// options.extra.insert("truncation".into(), json!("auto"));
     /// ```
     pub extra: Map<String, Value>,
 }
@@ -149,6 +155,7 @@ impl Options {
             stop_sequences: non_default_or(self.stop_sequences, defaults.stop_sequences),
             tool_choice: non_default_or(self.tool_choice, defaults.tool_choice),
             parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
+            server_tools: non_default_or(self.server_tools, defaults.server_tools),
             reasoning: self.reasoning.or(defaults.reasoning),
             output: non_default_or(self.output, defaults.output),
             omit_unsupported_parts: self.omit_unsupported_parts || defaults.omit_unsupported_parts,
@@ -194,6 +201,7 @@ impl Options {
             stop_sequences,
             tool_choice,
             parallel_tool_calls,
+            server_tools,
             reasoning,
             output,
             omit_unsupported_parts: _,
@@ -213,6 +221,7 @@ impl Options {
             ("stop_sequences", !stop_sequences.is_empty()),
             ("tool_choice", *tool_choice != ToolChoice::Auto),
             ("parallel_tool_calls", *parallel_tool_calls == Some(false)),
+            ("server_tools", !server_tools.is_empty()),
             ("reasoning", reasoning.is_some()),
             ("output", *output != Output::Text),
             ("user", user.is_some()),

@@ -34,8 +34,8 @@ pub struct ToolSpec {
     pub deferred: bool,
     /// Whether the provider guarantees that the arguments of each call match the schema. The schema
     /// is rewritten for the vendor's strict mode, in which, for example, a map with arbitrary keys
-    /// cannot be described. If the schema cannot be rewritten, or if the wire has no strict mode for
-    /// tools, the request fails with an [`Unsupported`](ErrorKind::Unsupported) error. Its
+    /// cannot be described. If the schema cannot be rewritten, or if the wire has no strict mode
+    /// for tools, the request fails with an [`Unsupported`](ErrorKind::Unsupported) error. Its
     /// [`parameter`](Error::parameter) is the location of the problem in the schema, or `strict`.
     ///
     /// The Messages wire, OpenAI's and Azure's dialects of the Chat wire, and the Responses wire
@@ -209,7 +209,8 @@ impl ToolSpecs {
     }
 }
 
-pub(super) fn repeated_name_error(name: &str) -> Error {
+/// Creates the error for two tools with the same name.
+pub(crate) fn repeated_name_error(name: &str) -> Error {
     let message = format!("two tools have the name `{name}`");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter("tools")
 }

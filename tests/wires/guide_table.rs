@@ -13,7 +13,8 @@ use turnstream::item::{
 };
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
-    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
+    Cache, CodeExecution, Effort, FileSearch, McpServer, Options, Output, OutputSchema, Reasoning,
+    ServerTool, ToolChoice, ToolSpec, WebFetch, WebSearch,
 };
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
@@ -182,10 +183,23 @@ fn option_rows() -> Vec<TableRow> {
     ];
     let mut strict = base_request();
     strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
-    let tool_rows = [("a strict tool", strict)];
+    let tool_rows = [
+        ("a strict tool", strict),
+        ("`server_tools`: web search", with_server_tool(WebSearch::default())),
+        ("`server_tools`: web fetch", with_server_tool(WebFetch::default())),
+        ("`server_tools`: code execution", with_server_tool(CodeExecution::default())),
+        ("`server_tools`: file search", with_server_tool(FileSearch::default())),
+        ("`server_tools`: MCP server", with_server_tool(McpServer::default())),
+    ];
     let option_rows =
         set.into_iter().map(|(name, options)| (name, base_request().with_options(options)));
     option_rows.chain(tool_rows).map(|(name, request)| table_row(name, &request)).collect()
+}
+
+/// The plain request, with a server tool beside its own tool.
+fn with_server_tool(tool: impl Into<ServerTool>) -> Request {
+    let server_tools = vec![tool.into()];
+    base_request().with_options(Options { server_tools, ..Options::default() })
 }
 
 /// Encodes a request on each wire, and compares the body with that of the plain request.

@@ -6,6 +6,7 @@ use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_respon
 use turnstream::request::ToolSpec;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
+mod server_tools;
 mod strict_tools;
 
 /// A wire, with the model to which its requests are sent.

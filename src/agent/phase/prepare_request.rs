@@ -3,7 +3,7 @@
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::item::{History, Item};
-use crate::request::{Options, Request, System, ToolSpec};
+use crate::request::{Options, Request, System, ToolSpec, restore_tokens};
 
 /// A request that hooks may have changed, stored either as the changed request or as the recorded
 /// changes. Only the changes are serialized.
@@ -101,7 +101,8 @@ impl RequestChanges {
             request.tools = tools.into();
         }
         if let Some(options) = options {
-            request.options = options;
+            let plain = std::mem::replace(&mut request.options, options);
+            restore_tokens(&mut request.options.server_tools, &plain.server_tools);
         }
         if let Some(ContextChange { id, unchanged_prefix, items, unchanged_suffix }) = context {
             let plain = request.context.clone();

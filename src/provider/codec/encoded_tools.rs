@@ -51,5 +51,23 @@ where
     })
 }
 
+/// Returns a list of encoded elements, separated by commas, followed by `more`.
+pub(in crate::provider) fn append_elements(
+    list: Arc<[u8]>,
+    more: &[impl Serialize],
+) -> Result<Arc<[u8]>, Error> {
+    if more.is_empty() {
+        return Ok(list);
+    }
+    let mut joined = list.to_vec();
+    for element in more {
+        if !joined.is_empty() {
+            joined.push(b',');
+        }
+        serde_json::to_writer(&mut joined, element).map_err(serialization_error)?;
+    }
+    Ok(joined.into())
+}
+
 #[cfg(test)]
 mod tests;

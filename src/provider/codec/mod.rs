@@ -16,5 +16,6 @@ pub(in crate::provider) mod ordered_fields;
 pub(in crate::provider) mod portable_values;
 pub(in crate::provider) mod provider_items;
 pub(in crate::provider) mod schema;
+pub(in crate::provider) mod server_tools;
 pub(in crate::provider) mod turn_ending;
 pub(in crate::provider) mod unsupported_part;

@@ -177,7 +177,8 @@ impl Gemini {
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if the project or the
     /// location cannot be used in a URL.
     pub fn vertex(project: &str, location: &str, model: &str) -> Result<Self, Error> {
-        let model = Self::new(model).with_path("/models/{model}:streamGenerateContent?alt=sse");
+        let path = "/models/{model}:streamGenerateContent?alt=sse";
+        let model = Self::new(model).for_vertex().with_path(path);
         model.with_base_url(vertex_base_url(project, location, "publishers/google")?)
     }
 }

@@ -224,10 +224,10 @@ mod tests {
 
     #[test]
     fn an_invalid_default_model_name_does_not_affect_requests_with_another_model() {
-        let settings = HttpSettings::new(&GenerateContent, "a b");
+        let settings = HttpSettings::new(&GenerateContent::default(), "a b");
         assert!(settings.target.endpoint.is_err());
         assert!(settings.is_vendor_endpoint());
-        let to = settings.endpoint_for(&GenerateContent, "gemini-3-flash").unwrap();
+        let to = settings.endpoint_for(&GenerateContent::default(), "gemini-3-flash").unwrap();
         let error = settings.validate(&to).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Auth);
     }

@@ -95,6 +95,11 @@ fn is_deferred(tool: &Value) -> bool {
     tool["defer_loading"] == Value::Bool(true)
 }
 
+/// Returns whether a declaration stands for all tools of an MCP server.
+fn is_mcp_toolset(tool: &Value) -> bool {
+    tool["type"] == "mcp_toolset"
+}
+
 /// Checks that all tools found by a tool search are among the request's tools.
 fn check_tool_references(body: &Value, bad: &mut Violations) {
     let messages = as_list(&body["messages"]).iter();
@@ -110,6 +115,15 @@ fn check_tool_references(body: &Value, bad: &mut Violations) {
 fn check_tools(body: &Value, bad: &mut Violations) {
     let tools = as_list(&body["tools"]);
     for (at, tool) in tools.iter().enumerate() {
+        if is_mcp_toolset(tool) {
+            let server = &tool["mcp_server_name"];
+            let is_known = as_list(&body["mcp_servers"]).iter().any(|it| it["name"] == *server);
+            bad.require(is_known).or_push(format_args!(
+                "tools.{at}: MCP server '{}' not found in mcp_servers",
+                text(server)
+            ));
+            continue;
+        }
         let name = text(&tool["name"]);
         check_name(name, &format!("tools.{at}.custom.name"), bad);
         // The vendor's own tools have a type and no schema.
@@ -126,7 +140,8 @@ fn check_tools(body: &Value, bad: &mut Violations) {
     bad.require(tools.is_empty() || !tools.iter().all(is_deferred))
         .or_push("At least one tool must have defer_loading=false");
     check_tool_references(body, bad);
-    for name in repeated_values(tools.iter().map(|tool| text(&tool["name"]))) {
+    let named = tools.iter().filter(|tool| !is_mcp_toolset(tool));
+    for name in repeated_values(named.map(|tool| text(&tool["name"]))) {
         bad.push(format_args!("tools: Tool names must be unique: {name}"));
     }
     let choice = &body["tool_choice"];

@@ -100,12 +100,9 @@ impl Wire for Messages {
             }
         };
         let server = (to.into(), self.dialect_for(to));
-        let (body, beta) = encode_body(request, to.model, server, head, changed_prefix)?;
-        let encoded = EncodedRequest::from(body);
-        Ok(match beta {
-            Some(beta) => encoded.with_header(BETA_HEADER, beta),
-            None => encoded,
-        })
+        let (body, betas) = encode_body(request, to.model, server, head, changed_prefix)?;
+        let with_beta = |encoded: EncodedRequest, beta| encoded.with_header(BETA_HEADER, beta);
+        Ok(betas.into_iter().fold(EncodedRequest::from(body), with_beta))
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

@@ -3,6 +3,7 @@
 
 mod decode;
 mod encode;
+mod host;
 mod passthrough;
 pub(crate) mod server;
 #[cfg(feature = "http")]

@@ -1,8 +1,9 @@
 //! The provider for the Gemini API over HTTP.
 
-use super::encode::TOOL_NAME_RULE;
+use super::Decoder;
+use super::encode::{TOOL_NAME_RULE, encode_for};
+use super::host::Host;
 use super::passthrough::PROVIDER_NAME;
-use super::{Decoder, encode};
 use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::http::KeyHeader;
@@ -30,7 +31,9 @@ pub type Gemini = HttpProvider<GenerateContent>;
 /// <https://ai.google.dev/api/generate-content>.
 #[derive(Clone, Debug, Default)]
 #[non_exhaustive]
-pub struct GenerateContent;
+pub struct GenerateContent {
+    host: Host,
+}
 
 impl Wire for GenerateContent {
     type Framing = FrameReader;
@@ -58,7 +61,7 @@ impl Wire for GenerateContent {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode(request, to.model).map(EncodedRequest::from)
+        encode_for(request, to.model, self.host).map(EncodedRequest::from)
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
@@ -66,5 +69,12 @@ impl Wire for GenerateContent {
         Decoder::new(to.model)
             .with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
             .with_stored_cache(extra.contains_key("cachedContent"))
+    }
+}
+
+impl Gemini {
+    /// Switches to the variant of the wire format of Vertex AI, which lacks some server tools.
+    pub(in crate::provider) fn for_vertex(self) -> Self {
+        self.update_wire(|wire| wire.host = Host::Vertex)
     }
 }

@@ -49,6 +49,9 @@ pub struct Dialect {
     pub supports_parallel_tool_calls: bool,
     /// Whether a tool may be [strict](crate::tool::ToolSpec::strict).
     pub supports_strict_tools: bool,
+    /// Whether `web_search_options` is supported, with which a search model of OpenAI searches the
+    /// web, <https://developers.openai.com/api/docs/guides/tools-web-search>.
+    pub supports_web_search: bool,
     /// The field for the reasoning effort or budget.
     pub reasoning_setting: ReasoningSetting,
     /// The supported `response_format` values.

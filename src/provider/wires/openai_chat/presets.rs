@@ -22,6 +22,7 @@ impl Dialect {
         tool_choice: ToolChoices::None,
         supports_parallel_tool_calls: false,
         supports_strict_tools: false,
+        supports_web_search: false,
         reasoning_setting: ReasoningSetting::None,
         output_forms: OutputForms::TextOnly,
         user_field: None,
@@ -62,6 +63,7 @@ impl Dialect {
         reasoning_setting: ReasoningSetting::Effort(EffortNames::OPENAI),
         output_forms: OutputForms::ObjectAndStrictSchema,
         supports_strict_tools: true,
+        supports_web_search: true,
         user_field: Some("safety_identifier"),
         supports_metadata: true,
         system_position: SystemPosition::Anywhere,
@@ -80,6 +82,7 @@ impl Dialect {
         name: "azure",
         base_url: "",
         key_header: KeyHeader::Named("api-key"),
+        supports_web_search: false,
         user_field: Some("user"),
         ..Self::OPENAI
     };

@@ -5,6 +5,7 @@ mod cache;
 mod content;
 mod messages;
 mod options;
+mod server_tools;
 
 use std::borrow::Cow;
 use std::collections::HashSet;
@@ -15,10 +16,11 @@ use serde_json::json;
 
 use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::{Messages, starts_user_message};
-use self::options::{Settings, offers_server_tools};
+use self::options::{Settings, WIRE_NAME, offers_server_tools};
+use self::server_tools::ServerTools;
 use crate::error::Error;
 use crate::item::RawJson;
-use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::body::{ObjectWriter, unsupported_error};
 use crate::provider::codec::cache_control::CacheControl;
 use crate::provider::codec::encode_context::{EncodeContext, JsonElements, SystemZone};
 use crate::provider::codec::encoded_tools::encoded_tools;
@@ -28,7 +30,9 @@ use crate::provider::codec::schema::{
 };
 use crate::provider::wires::anthropic::dialect::Dialect;
 use crate::provider::wires::anthropic::passthrough::PROVIDER_NAME;
-use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
+use crate::request::{
+    Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names, repeated_name_error,
+};
 
 /// Encodes the body of a request to the Anthropic Messages API, in the dialect
 /// [`Signed`](Dialect::Signed).
@@ -83,7 +87,7 @@ use crate::request::{Request, ToolNames, ToolSpec, ToolSpecs, extra_tool_names};
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
 /// - An `output` schema that the API cannot express, such as a map with arbitrary keys, is sent as
 ///   an instruction at the end of `system` instead.
-/// - Server tools are set in `extra`, in a `tools` field whose elements are sent after all other
+/// - `server_tools` and the elements of the `tools` field in `extra` are sent after all other
 ///   tools. The container in which server tools ran code is sent back automatically, unless `extra`
 ///   contains a `container`.
 ///
@@ -119,15 +123,14 @@ pub(super) enum PrefixMismatchBehavior {
     DropBlock,
 }
 
-/// Encodes a request body. Returns the body and, if it requires a beta feature, the name of that
-/// feature.
+/// Encodes a request body. Returns the body and the names of the beta features that it requires.
 pub(super) fn encode_body(
     request: &Request,
     model: &str,
     (server, dialect): (ServerKind, Dialect),
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
-) -> Result<(Vec<u8>, Option<&'static str>), Error> {
+) -> Result<(Vec<u8>, Vec<&'static str>), Error> {
     request.validate()?;
     let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
     let names = &key.1;
@@ -141,7 +144,7 @@ pub(super) fn encode_body(
     let mut messages = Messages::new(
         &key,
         context.encoder_state(),
-        has_deferred_tools || offers_server_tools(&request.options.extra),
+        has_deferred_tools || offers_server_tools(&request.options),
     );
     for (at, item) in context.items_to_encode() {
         messages.push(item, at, model, dialect, context.unsupported_part(at))?;
@@ -149,7 +152,9 @@ pub(super) fn encode_body(
     let mut written = messages.finish();
     context.ensure_not_empty(written.is_empty(), "message")?;
     let options = &request.options;
-    let extra_names: HashSet<&str> = extra_tool_names(&options.extra).collect();
+    let server_tools = encode_server_tools(request, names, head)?;
+    let extra_names: HashSet<&str> =
+        extra_tool_names(&options.extra).chain(server_tools.names()).collect();
     let mut undeclared_tools = match request.tools.is_empty() {
         true => declare_called_tools(
             written.called_tool_names().filter(|name| !extra_names.contains(name.as_str())),
@@ -161,7 +166,9 @@ pub(super) fn encode_body(
         &mut undeclared_tools,
         written.found_tool_names(),
     );
-    let sends_tools = !request.tools.is_empty() || !undeclared_tools.is_empty();
+    let sends_tools = !request.tools.is_empty()
+        || !undeclared_tools.is_empty()
+        || !server_tools.declarations.is_empty();
     let has_tools = sends_tools || options.extra.contains_key("tools");
     let mut settings = Settings::from_options(options, has_tools, names)?;
     let binds = match changed_prefix {
@@ -195,13 +202,41 @@ pub(super) fn encode_body(
     let body = settings
         .write_into(body.set("stream", true), options)
         .set_some("container", written.container())
+        .set_list("mcp_servers", &server_tools.mcp_servers)
         .set_list("system", &system);
+    let later_tools = LaterTools { undeclared: undeclared_tools, on_server: &server_tools };
     let body = match sends_tools {
-        true => set_tools(body, &request.tools, names, undeclared_tools, mark)?,
+        true => set_tools(body, &request.tools, names, later_tools, mark)?,
         false => body,
     };
     let body = context.write_body(body, written.into_array()?, &options.extra)?;
-    Ok((body, binds.then_some(options::BLOCK_BINDING_BETA)))
+    let betas = [binds.then_some(options::BLOCK_BINDING_BETA), server_tools.beta()];
+    Ok((body, betas.into_iter().flatten().collect()))
+}
+
+/// Encodes the request's server tools.
+///
+/// # Errors
+///
+/// Returns an error if the API or the host lacks a tool, or if one of the request's own tools has
+/// the same name.
+fn encode_server_tools(
+    request: &Request,
+    names: &ToolNames,
+    head: BodyHead<'_>,
+) -> Result<ServerTools, Error> {
+    let encoded = ServerTools::encode(&request.options.server_tools)?;
+    let is_own = |name: &&str| request.tools.contains_name(names.own_name(name));
+    if let Some(name) = encoded.names().find(is_own) {
+        return Err(repeated_name_error(name));
+    }
+    match head {
+        // The connector "is not supported on Amazon Bedrock and Google Vertex".
+        BodyHead::Vertex { .. } if !encoded.mcp_servers.is_empty() => {
+            Err(unsupported_error(WIRE_NAME, "server_tools.mcp"))
+        }
+        BodyHead::Vendor | BodyHead::Vertex { .. } => Ok(encoded),
+    }
 }
 
 /// The first fields of a request body, which depend on the host.
@@ -289,15 +324,23 @@ impl Tool<'_> {
     }
 }
 
+/// The tools that are declared after the request's own tools.
+struct LaterTools<'a> {
+    /// The tools that the request does not contain.
+    undeclared: Vec<Tool<'a>>,
+    on_server: &'a ServerTools,
+}
+
 /// Sets the `tools` field: the search tool if any tool is deferred, the request's tools, and then
-/// `undeclared`, which are the tools that the request does not contain.
+/// `later`.
 fn set_tools(
     body: ObjectWriter,
     specs: &ToolSpecs,
     names: &ToolNames,
-    mut undeclared: Vec<Tool<'_>>,
+    later: LaterTools<'_>,
     mark: Option<CacheControl>,
 ) -> Result<ObjectWriter, Error> {
+    let LaterTools { mut undeclared, on_server } = later;
     let mut search = None;
     if undeclared.iter().any(|tool| tool.defer_loading) || specs.iter().any(|spec| spec.deferred) {
         search = Some(Tool::SEARCH);
@@ -323,8 +366,9 @@ fn set_tools(
     search.iter().try_for_each(|tool| before.push(tool))?;
     let mut after = JsonElements::default();
     undeclared.iter().try_for_each(|tool| after.push(tool))?;
+    on_server.declarations.iter().try_for_each(|tool| after.push(tool))?;
     // The elements are followed by commas, except for the last declared tool.
-    let comma: &[u8] = if specs.is_empty() || undeclared.is_empty() { b"" } else { b"," };
+    let comma: &[u8] = if specs.is_empty() || after.0.is_empty() { b"" } else { b"," };
     after.0.pop();
     Ok(body.set_encoded("tools", &[b"[", &before.0, &declared, comma, &after.0, b"]"]))
 }

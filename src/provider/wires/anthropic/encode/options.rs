@@ -1,7 +1,7 @@
 //! Encodes a request's options.
 
 use serde::Serialize;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::error::{Error, ErrorKind};
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
@@ -16,18 +16,21 @@ const DEFAULT_MAX_TOKENS: u32 = 8192;
 /// The minimum thinking budget, in tokens. The budget "must be ≥ 1024 and less than `max_tokens`".
 const MIN_THINKING_BUDGET: u32 = 1024;
 
-const WIRE_NAME: &str = "Anthropic Messages";
+pub(super) const WIRE_NAME: &str = "Anthropic Messages";
 
 /// The names that the API uses for the effort levels.
 const EFFORT_NAMES: EffortNames =
     EffortNames { xhigh: "xhigh", max: "max", ..EffortNames::LOW_MEDIUM_HIGH };
 
-/// Returns whether a request offers an MCP server or server tools, which are recognized by their
-/// `type`.
-pub(super) fn offers_server_tools(extra: &Map<String, Value>) -> bool {
+/// Returns whether a request offers an MCP server or server tools. In the extra fields, they are
+/// recognized by their `type`.
+pub(super) fn offers_server_tools(options: &Options) -> bool {
+    let extra = &options.extra;
     let is_native = |tool: &Value| tool["type"].as_str().is_some_and(|kind| kind != "custom");
     let tools = extra.get("tools").and_then(Value::as_array);
-    tools.is_some_and(|tools| tools.iter().any(is_native)) || extra.contains_key("mcp_servers")
+    !options.server_tools.is_empty()
+        || tools.is_some_and(|tools| tools.iter().any(is_native))
+        || extra.contains_key("mcp_servers")
 }
 
 /// The fields of the request body that depend on more than one option.

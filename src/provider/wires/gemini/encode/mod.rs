@@ -4,20 +4,24 @@ mod blocks;
 mod generation;
 mod messages;
 mod options;
+mod server_tools;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::Serialize;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, PausedTurn, starts_model_content};
 use self::options::{WIRE_NAME, generation_config, tool_config};
+use self::server_tools::{combines_tools, declaration};
 use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error};
 use crate::provider::codec::encode_context::{EncodeContext, SystemZone};
-use crate::provider::codec::encoded_tools::encoded_tools;
+use crate::provider::codec::encoded_tools::{append_elements, encoded_tools};
 use crate::provider::codec::schema;
+use crate::provider::wires::gemini::host::Host;
 use crate::provider::wires::gemini::passthrough::PROVIDER_NAME;
 use crate::request::{Request, ToolNameRule, ToolNames, ToolSpec};
 
@@ -36,6 +40,10 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// schema's name has no effect. [`Options::cache`](crate::request::Options::cache) has no effect,
 /// because the provider caches automatically.
 ///
+/// Server tools are sent after the request's own tools. If there are both, the model is asked to
+/// include its calls of server tools in the answer, which is required to combine them. Models
+/// before Gemini 3 cannot combine them.
+///
 /// If the history ends with a turn that the provider has paused, the request continues this turn:
 /// it repeats the contents that precede the turn, together with the turn's `continuationToken`.
 ///
@@ -45,6 +53,11 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// request is empty. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`,
 /// `metadata`, `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
+    encode_for(request, model, Host::GeminiApi)
+}
+
+/// Encodes a request for one of the hosts of Gemini models.
+pub(super) fn encode_for(request: &Request, model: &str, host: Host) -> Result<Vec<u8>, Error> {
     request.validate()?;
     let names = request.tools.names_for(TOOL_NAME_RULE);
     // The cached prefix ends where a model content starts, so no further encoder state is needed.
@@ -66,19 +79,39 @@ pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let generation = ModelGeneration::from_model_name(model);
     let body = ObjectWriter::for_request()
         .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system));
-    let body = match request.tools.is_empty() {
-        true => body,
-        false => {
-            let declare = |_, tool| function_declaration(tool, &names);
-            let tools = encoded_tools(&request.tools, PROVIDER_NAME, (), declare)?;
-            body.set_encoded("tools", &[br#"[{"functionDeclarations":["#, &tools, b"]}]"])
-        }
-    };
+    let combines_tools = combines_tools(request, generation, host)?;
+    let body = set_tools(body, request, &names, host)?;
+    let tool_config = tool_config(request, &names)?.set_some(
+        "includeServerSideToolInvocations",
+        // "This flag is required to combine built-in tools with function calling",
+        // <https://ai.google.dev/gemini-api/docs/tool-combination>.
+        combines_tools.then_some(true),
+    );
     let body = body
         .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
-        .set_object("toolConfig", tool_config(request, &names)?)
+        .set_object("toolConfig", tool_config)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)
+}
+
+/// Sets the `tools` field: the request's tools, followed by the server tools.
+fn set_tools(
+    body: ObjectWriter,
+    request: &Request,
+    names: &ToolNames,
+    host: Host,
+) -> Result<ObjectWriter, Error> {
+    let on_server = request.options.server_tools.iter().map(|tool| declaration(tool, host));
+    let on_server = append_elements(Arc::default(), &on_server.collect::<Result<Vec<_>, _>>()?)?;
+    let declare = |_, tool| function_declaration(tool, names);
+    let functions = encoded_tools(&request.tools, PROVIDER_NAME, (), declare)?;
+    let begin: &[u8] = br#"[{"functionDeclarations":["#;
+    Ok(match (functions.is_empty(), on_server.is_empty()) {
+        (true, true) => body,
+        (true, false) => body.set_encoded("tools", &[b"[", &on_server, b"]"]),
+        (false, true) => body.set_encoded("tools", &[begin, &functions, b"]}]"]),
+        (false, false) => body.set_encoded("tools", &[begin, &functions, b"]},", &on_server, b"]"]),
+    })
 }
 
 #[derive(Serialize)]

@@ -13,9 +13,10 @@ use crate::provider::codec::body::{
     ObjectWriter, ensure_options_unset, unsupported_error, without_tools,
 };
 use crate::provider::codec::encode_context::EncodeContext;
-use crate::provider::codec::encoded_tools::encoded_tools;
+use crate::provider::codec::encoded_tools::{append_elements, encoded_tools};
 use crate::provider::codec::function_tool::FunctionTool;
 use crate::provider::codec::schema;
+use crate::provider::codec::server_tools::vendor_tools;
 use crate::request::{Request, ToolChoice, ToolNameRule, ToolNames, ToolSpec};
 
 /// The server accepts any name.
@@ -66,8 +67,15 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
     context.ensure_not_empty(messages.is_empty(), "message")?;
     context.ensure_not_only_instructions()?;
     let body = ObjectWriter::for_request().set("model", model).set("stream", true);
+    let on_server = vendor_tools(options, WIRE_NAME, PROVIDER_NAME)?;
+    let tools = match (tool_declarations(request, &names)?, options.tool_choice == ToolChoice::None)
+    {
+        (tools, true) => tools,
+        (None, false) if on_server.is_empty() => None,
+        (tools, false) => Some(append_elements(tools.unwrap_or_default(), &on_server)?),
+    };
     let body = options::write_options(
-        match &tool_declarations(request, &names)? {
+        match &tools {
             Some(tools) => body.set_encoded("tools", &[b"[", tools, b"]"]),
             None => body,
         },

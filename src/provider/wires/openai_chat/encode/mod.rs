@@ -5,6 +5,7 @@ mod cache;
 mod call_ids;
 mod messages;
 mod options;
+mod server_tools;
 
 use std::sync::Arc;
 
@@ -14,6 +15,7 @@ use self::blocks::Message;
 use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
 use self::options::{WIRE_NAME, set_options, set_tools};
+use self::server_tools::ServerTools;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error, without_tools};
 use crate::provider::codec::cache_control::CacheControl;
@@ -75,6 +77,12 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
         body = body.set("stream_options", json!({ "include_usage": true }));
     }
     body = set_options(body, options, dialect)?;
+    let server_tools = match omits_tools(request, dialect) {
+        true => ServerTools::default(),
+        false => ServerTools::encode(options, dialect)?,
+    };
+    body = body.set_some("web_search_options", server_tools.web_search_options.as_ref());
+    tools = server_tools.append_to(tools)?;
     body = set_tools(body, tools.as_deref(), options, dialect, &tool_names)?;
     let array = written.into_array(&known, context.encoded_len(), mark)?;
     match omits_tools(request, dialect) {

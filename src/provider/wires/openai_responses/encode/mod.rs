@@ -4,6 +4,7 @@ mod blocks;
 mod cache;
 mod messages;
 mod options;
+mod server_tools;
 
 use std::borrow::Cow;
 
@@ -18,7 +19,7 @@ use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::codec::body::ObjectWriter;
 use crate::provider::codec::encode_context::EncodeContext;
-use crate::provider::codec::encoded_tools::encoded_tools;
+use crate::provider::codec::encoded_tools::{append_elements, encoded_tools};
 use crate::provider::codec::portable_values::ServerKind;
 use crate::provider::codec::schema::{
     rewrite_parameters_of, to_openai_parameters_schema, to_openai_strict_schema,
@@ -94,6 +95,8 @@ pub(super) fn encode_for(
             defer_loading: tool.deferred,
         })
     })?;
+    let on_server = options.server_tools.iter().map(server_tools::declaration);
+    let tools = append_elements(functions, &on_server.collect::<Result<Vec<_>, _>>()?)?;
     let search: &[u8] = match request.tools.iter().any(|tool| tool.deferred) {
         true => TOOL_SEARCH,
         false => b"",
@@ -113,9 +116,9 @@ pub(super) fn encode_for(
         .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
         .set_some("text", text_options(&options.output)?)
         .set_some("instructions", instructions);
-    let body = match request.tools.is_empty() {
+    let body = match tools.is_empty() {
         true => body,
-        false => body.set_encoded("tools", &[b"[", search, &functions, b"]"]),
+        false => body.set_encoded("tools", &[b"[", search, &tools, b"]"]),
     };
     let body = body
         .set_some("tool_choice", tool_choice(&options.tool_choice, names))

@@ -9,7 +9,7 @@ use crate::provider::codec::schema::to_openai_output_schema;
 use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
 
 /// The name of the Responses API in error messages.
-const WIRE_NAME: &str = "OpenAI Responses";
+pub(super) const WIRE_NAME: &str = "OpenAI Responses";
 
 pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
     ensure_options_unset(
