@@ -46,6 +46,7 @@ mod wrap;
 #[cfg(feature = "http")]
 mod http;
 
+mod citations;
 mod closure_providers;
 mod handoff;
 mod scripted;
@@ -53,6 +54,7 @@ pub mod server;
 
 use std::sync::Arc;
 
+pub use citations::{Citation, citations};
 pub use closure_providers::{Piece, from_poll_fn, from_stream};
 pub use codec::decode::{Decode, Decoding, FrameOutcome};
 pub use codec::failure::error_in_stream;

@@ -25,7 +25,8 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use options::extra_tool_names;
 pub use options::{
-    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, unsupported_error,
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ReasoningSummary, ServiceTier,
+    ToolChoice, Verbosity, unsupported_error,
 };
 pub use retries::Retries;
 pub(crate) use server_tools::restore_tokens;

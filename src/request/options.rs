@@ -74,6 +74,38 @@ pub struct Options {
     /// How much the model reasons before answering. If this field is set, the reasoning text is
     /// also requested from providers that can return it.
     pub reasoning: Option<Reasoning>,
+    /// Whether the text of the reasoning is returned, and how detailed it is. Without this option,
+    /// a summary is requested if [`reasoning`](Self::reasoning) is set. The option has no effect if
+    /// reasoning is off. On the Messages wire, it requires `reasoning`.
+    ///
+    /// All levels exist on the Responses wire. The Messages and Gemini wires have only `Off` and
+    /// `Auto`.
+    /// <https://developers.openai.com/api/docs/guides/reasoning#reasoning-summaries>,
+    /// <https://platform.claude.com/docs/en/build-with-claude/thinking#controlling-thinking-display>,
+    /// <https://ai.google.dev/gemini-api/docs/thinking#summaries>
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reasoning_summary: Option<ReasoningSummary>,
+    /// How long the answer is. For the Responses wire, and OpenAI's, Azure's and OpenRouter's
+    /// dialects of the Chat wire.
+    /// <https://developers.openai.com/api/docs/guides/latest-model#verbosity>
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub verbosity: Option<Verbosity>,
+    /// The service tier, which determines the price and the speed. The tier that served the request
+    /// is reported in [`Billing::service_tier`](crate::usage::Billing::service_tier).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub service_tier: Option<ServiceTier>,
+    /// The number of most likely tokens that are reported for each token of the answer, from 0 to
+    /// 20. If this field is set, [`Turn::logprobs`](crate::turn::Turn::logprobs) returns the log
+    /// probabilities of the tokens. Many reasoning models do not support this option.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub logprobs: Option<u32>,
+    /// Whether the model cites the documents in the request. On the Messages wire, citations are
+    /// enabled for all documents, and [`citations`](crate::provider::citations) reads them from the
+    /// answer. Other wires only cite the sources of [server tools](Self::server_tools), for which
+    /// no option is needed.
+    /// <https://platform.claude.com/docs/en/build-with-claude/citations>
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub citations: bool,
     /// The format of the answer. A schema is rewritten for the wire format. If the schema cannot be
     /// rewritten, an error is returned whose [`parameter`](crate::Error::parameter) is the location
     /// of the problem in the schema, for example `#/properties/tags`.
@@ -87,8 +119,16 @@ pub struct Options {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub omit_unsupported_parts: bool,
     /// How long the provider may cache the request's prefix for later requests. This option has no
-    /// effect if the provider caches automatically.
+    /// effect if the provider caches automatically. OpenAI's own settings for the lifetime of a
+    /// cache, `prompt_cache_options` and `prompt_cache_retention`, depend on the model; set them in
+    /// [`extra`](Self::extra).
     pub cache: Cache,
+    /// A key for requests with the same beginning, which OpenAI sends to the same server, so that
+    /// more of them are read from its cache. For the Responses wire, and OpenAI's and Azure's
+    /// dialects of the Chat wire.
+    /// <https://developers.openai.com/api/docs/guides/prompt-caching>
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_cache_key: Option<String>,
     /// An opaque id for the end user, which providers use to detect abuse. The id must not reveal
     /// the user's identity.
     pub user: Option<String>,
@@ -157,9 +197,15 @@ impl Options {
             parallel_tool_calls: self.parallel_tool_calls.or(defaults.parallel_tool_calls),
             server_tools: non_default_or(self.server_tools, defaults.server_tools),
             reasoning: self.reasoning.or(defaults.reasoning),
+            reasoning_summary: self.reasoning_summary.or(defaults.reasoning_summary),
+            verbosity: self.verbosity.or(defaults.verbosity),
+            service_tier: self.service_tier.or(defaults.service_tier),
+            logprobs: self.logprobs.or(defaults.logprobs),
+            citations: self.citations || defaults.citations,
             output: non_default_or(self.output, defaults.output),
             omit_unsupported_parts: self.omit_unsupported_parts || defaults.omit_unsupported_parts,
             cache: non_default_or(self.cache, defaults.cache),
+            prompt_cache_key: self.prompt_cache_key.or(defaults.prompt_cache_key),
             user: self.user.or(defaults.user),
             metadata,
             extra,
@@ -203,9 +249,15 @@ impl Options {
             parallel_tool_calls,
             server_tools,
             reasoning,
+            reasoning_summary,
+            verbosity,
+            service_tier,
+            logprobs,
+            citations,
             output,
             omit_unsupported_parts: _,
             cache: _,
+            prompt_cache_key,
             user,
             metadata,
             extra: _,
@@ -223,7 +275,13 @@ impl Options {
             ("parallel_tool_calls", *parallel_tool_calls == Some(false)),
             ("server_tools", !server_tools.is_empty()),
             ("reasoning", reasoning.is_some()),
+            ("reasoning_summary", reasoning_summary.is_some()),
+            ("verbosity", verbosity.is_some()),
+            ("service_tier", service_tier.is_some()),
+            ("logprobs", logprobs.is_some()),
+            ("citations", *citations),
             ("output", *output != Output::Text),
+            ("prompt_cache_key", prompt_cache_key.is_some()),
             ("user", user.is_some()),
             ("metadata", !metadata.is_empty()),
         ];
@@ -265,6 +323,18 @@ pub enum ToolChoice {
     Required,
     /// The model must call the tool with this name.
     Tool(String),
+    /// The model may only call some of the tools. All tools are still declared, so that the request
+    /// matches the provider's cached prefix. For the Responses and Gemini wires, and OpenAI's and
+    /// Azure's dialects of the Chat wire.
+    /// <https://developers.openai.com/api/docs/guides/function-calling#tool-choice>,
+    /// <https://ai.google.dev/gemini-api/docs/function-calling#function_calling_modes>
+    Allowed {
+        /// The names of the tools that the model may call.
+        names: Vec<String>,
+        /// Whether the model must call at least one of these tools.
+        #[serde(default)]
+        required: bool,
+    },
 }
 
 impl ToolChoice {
@@ -272,7 +342,17 @@ impl ToolChoice {
     pub(crate) fn requires_call(&self) -> bool {
         match self {
             Self::Required | Self::Tool(_) => true,
+            Self::Allowed { required, .. } => *required,
             Self::Auto | Self::None => false,
+        }
+    }
+
+    /// Returns the choice that allows the same tools but does not require a call.
+    pub(crate) fn without_requirement(self) -> Self {
+        match self {
+            Self::Allowed { names, .. } => Self::Allowed { names, required: false },
+            Self::Required | Self::Tool(_) | Self::Auto => Self::Auto,
+            Self::None => Self::None,
         }
     }
 }
@@ -309,6 +389,108 @@ pub enum Effort {
     XHigh,
     /// As much reasoning as the model supports.
     Max,
+}
+
+/// Whether the text of the reasoning is returned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum ReasoningSummary {
+    /// No text is returned.
+    Off,
+    /// The text that the provider chooses, usually a summary.
+    Auto,
+    /// A short summary.
+    Concise,
+    /// A detailed summary.
+    Detailed,
+}
+
+/// The length of an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Verbosity {
+    /// A short answer.
+    Low,
+    /// An answer of medium length.
+    Medium,
+    /// A long answer.
+    High,
+}
+
+impl Verbosity {
+    /// Returns the name that all vendors use.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Low => "low",
+            Self::Medium => "medium",
+            Self::High => "high",
+        }
+    }
+}
+
+/// A service tier. The tier serializes to a string.
+///
+/// | tier | Messages | OpenAI | Groq | Gemini |
+/// |---|---|---|---|---|
+/// | `Auto` | `auto` | `auto` | `auto` | |
+/// | `Standard` | `standard_only` | `default` | `on_demand` | `standard` |
+/// | `Flex` | | `flex` | `flex` | `flex` |
+/// | `Priority` | | `priority` | `priority` | `priority` |
+///
+/// A tier without a name on a wire is an [`Unsupported`](crate::ErrorKind::Unsupported) error.
+/// Sources: <https://platform.claude.com/docs/en/api/service-tiers>,
+/// <https://developers.openai.com/api/docs/guides/flex-processing>,
+/// <https://console.groq.com/docs/service-tiers>, <https://ai.google.dev/gemini-api/docs/optimization>.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "String", into = "String")]
+#[non_exhaustive]
+pub enum ServiceTier {
+    /// The tier is chosen by the provider, according to the account's settings.
+    Auto,
+    /// The tier with the standard price.
+    Standard,
+    /// A tier with a lower price, in which requests take longer and may be rejected.
+    Flex,
+    /// A tier with a higher price, in which requests are served first.
+    Priority,
+    /// Any other tier, under the vendor's name.
+    Other(String),
+}
+
+impl ServiceTier {
+    /// Returns the tier's serialized name, for example `flex`.
+    pub fn as_str(&self) -> &str {
+        match self {
+            Self::Auto => "auto",
+            Self::Standard => "standard",
+            Self::Flex => "flex",
+            Self::Priority => "priority",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl From<String> for ServiceTier {
+    fn from(name: String) -> Self {
+        match &*name {
+            "auto" => Self::Auto,
+            "standard" => Self::Standard,
+            "flex" => Self::Flex,
+            "priority" => Self::Priority,
+            _ => Self::Other(name),
+        }
+    }
+}
+
+impl From<ServiceTier> for String {
+    fn from(tier: ServiceTier) -> Self {
+        match tier {
+            ServiceTier::Other(name) => name,
+            tier => tier.as_str().to_owned(),
+        }
+    }
 }
 
 /// The format of the answer.

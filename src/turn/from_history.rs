@@ -45,6 +45,7 @@ impl Turn {
             model: info.model.clone(),
             response_id: info.response_id.clone(),
             billing: None,
+            logprobs: Vec::new(),
             built: true,
         })
     }

@@ -9,6 +9,7 @@
 //! | read a turn's text and its calls | [`Turn::text`], [`Turn::calls`] |
 //! | know why the model stopped | [`Turn::stop_reason`] |
 //! | deserialize the answer | [`Turn::parse`] |
+//! | know how certain the model was | [`Turn::logprobs`] |
 //! | assemble a turn in a custom provider | [`TurnBuilder`] |
 //! | turn an event stream into a turn | [`TurnStreamExt`](crate::TurnStreamExt) |
 
@@ -17,6 +18,7 @@ mod builder;
 mod delta_text;
 mod event;
 mod from_history;
+mod logprobs;
 mod parse_answer;
 mod partial_turn;
 mod tool_calls;
@@ -27,6 +29,7 @@ pub(crate) use builder::MAX_ITEMS;
 pub use builder::TurnBuilder;
 pub use delta_text::Text;
 pub use event::{ReasoningKind, TurnEvent};
+pub use logprobs::{TokenLogprob, TopLogprob};
 pub use parse_answer::ParseError;
 pub use partial_turn::PartialTurn;
 pub use tool_calls::{Calls, Veto};

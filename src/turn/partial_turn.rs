@@ -7,7 +7,7 @@ use std::sync::Arc;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Item, ItemFlag, ItemKind, ProviderData, ToolCall};
 use crate::small_map::SmallMap;
-use crate::turn::TurnEvent;
+use crate::turn::{TokenLogprob, TurnEvent};
 use crate::usage::{Billing, Usage};
 
 /// A turn that did not complete. It contains all of the parts that arrived.
@@ -28,6 +28,7 @@ pub struct PartialTurn {
     pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
     pub(super) billing: Option<Box<Billing>>,
+    pub(super) logprobs: Vec<TokenLogprob>,
     cause: Option<Arc<dyn StdError + Send + Sync>>,
 }
 

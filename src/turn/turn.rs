@@ -4,6 +4,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::item::{Item, ItemKind, ToolCall};
 use crate::item::{StopReason, TurnInfo};
+use crate::turn::logprobs::{self, TokenLogprob};
 use crate::usage::{Billing, Usage};
 
 /// A complete turn, that is, a turn that ended with a terminal marker from the provider.
@@ -25,6 +26,12 @@ pub struct Turn {
     pub(super) response_id: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) billing: Option<Box<Billing>>,
+    #[serde(
+        default,
+        skip_serializing_if = "Vec::is_empty",
+        deserialize_with = "logprobs::deserialize_list"
+    )]
+    pub(super) logprobs: Vec<TokenLogprob>,
     /// Whether a builder created the turn. This field is never deserialized, so a file cannot forge
     /// its value.
     #[serde(skip)]
@@ -68,6 +75,13 @@ impl Turn {
     /// servers.
     pub fn billing(&self) -> Option<&Billing> {
         self.billing.as_deref()
+    }
+
+    /// Returns the log probabilities of the answer's tokens, if the request
+    /// [asked](crate::request::Options::logprobs) for them and the provider reported them. On the
+    /// Responses wire, they are reported for each message of the turn, one after another.
+    pub fn logprobs(&self) -> &[TokenLogprob] {
+        &self.logprobs
     }
 
     /// Returns the model's text, which is the concatenation of all text items in the turn.
@@ -138,6 +152,7 @@ impl PartialEq for Turn {
             && self.model == other.model
             && self.response_id == other.response_id
             && self.billing == other.billing
+            && self.logprobs == other.logprobs
     }
 }
 

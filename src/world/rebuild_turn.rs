@@ -23,6 +23,7 @@ pub(super) fn rebuild_turn(recorded: &Turn) -> Result<Arc<Turn>, Error> {
     if let Some(billing) = recorded.billing() {
         *turn.billing() = billing.clone();
     }
+    turn.push_logprobs(recorded.logprobs().to_vec());
     turn.stop(recorded.stop_reason().clone(), recorded.raw_stop_reason().unwrap_or_default());
     turn.complete()?;
     let rebuilt = std::iter::from_fn(|| turn.next_event()).find_map(|event| match event {

@@ -14,7 +14,8 @@ use turnstream::item::{
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
     Cache, CodeExecution, Effort, FileSearch, McpServer, Options, Output, OutputSchema, Reasoning,
-    ServerTool, ToolChoice, ToolSpec, WebFetch, WebSearch,
+    ReasoningSummary, ServerTool, ServiceTier, ToolChoice, ToolSpec, Verbosity, WebFetch,
+    WebSearch,
 };
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
@@ -155,6 +156,10 @@ fn option_rows() -> Vec<TableRow> {
         ("`tool_choice`: required", tool_choice_options(ToolChoice::Required)),
         ("`tool_choice`: one tool", tool_choice_options(ToolChoice::Tool("add".into()))),
         (
+            "`tool_choice`: some tools",
+            tool_choice_options(ToolChoice::Allowed { names: vec!["add".into()], required: false }),
+        ),
+        (
             "`parallel_tool_calls`: off",
             Options { parallel_tool_calls: Some(false), ..Options::default() },
         ),
@@ -164,6 +169,28 @@ fn option_rows() -> Vec<TableRow> {
         ("`reasoning`: effort, xhigh", reasoning_options(Reasoning::Effort(Effort::XHigh))),
         ("`reasoning`: effort, max", reasoning_options(Reasoning::Effort(Effort::Max))),
         ("`reasoning`: budget", reasoning_options(Reasoning::Budget(2_000))),
+        (
+            "`reasoning_summary`: off",
+            Options {
+                reasoning_summary: Some(ReasoningSummary::Off),
+                ..reasoning_options(Reasoning::Effort(Effort::High))
+            },
+        ),
+        (
+            "`reasoning_summary`: detailed",
+            Options {
+                reasoning_summary: Some(ReasoningSummary::Detailed),
+                ..reasoning_options(Reasoning::Effort(Effort::High))
+            },
+        ),
+        ("`verbosity`", Options { verbosity: Some(Verbosity::Low), ..Options::default() }),
+        ("`service_tier`: standard", service_tier_options(ServiceTier::Standard)),
+        ("`service_tier`: flex", service_tier_options(ServiceTier::Flex)),
+        ("`logprobs`", Options { logprobs: Some(3), ..Options::default() }),
+        (
+            "`prompt_cache_key`",
+            Options { prompt_cache_key: Some("k".into()), ..Options::default() },
+        ),
         ("`output`: JSON", Options { output: Output::Json, ..Options::default() }),
         ("`output`: schema", Options { output: Output::Schema(schema), ..Options::default() }),
         ("`cache`: off", Options { cache: Cache::Off, ..Options::default() }),
@@ -183,6 +210,12 @@ fn option_rows() -> Vec<TableRow> {
     ];
     let mut strict = base_request();
     strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
+    let mut cited = base_request();
+    let report = Part::file("application/pdf", BASE64_MARK);
+    cited.history.push(Item::user(vec![report]));
+    cited.context = cited.history.clone();
+    let uncited = cited.clone();
+    cited.options.citations = true;
     let tool_rows = [
         ("a strict tool", strict),
         ("`server_tools`: web search", with_server_tool(WebSearch::default())),
@@ -193,7 +226,9 @@ fn option_rows() -> Vec<TableRow> {
     ];
     let option_rows =
         set.into_iter().map(|(name, options)| (name, base_request().with_options(options)));
-    option_rows.chain(tool_rows).map(|(name, request)| table_row(name, &request)).collect()
+    let plain = base_request();
+    let rows = option_rows.chain(tool_rows).map(|(name, set)| table_row(name, &plain, &set));
+    rows.chain([table_row("`citations`", &uncited, &cited)]).collect()
 }
 
 /// The plain request, with a server tool beside its own tool.
@@ -202,21 +237,22 @@ fn with_server_tool(tool: impl Into<ServerTool>) -> Request {
     base_request().with_options(Options { server_tools, ..Options::default() })
 }
 
-/// Encodes a request on each wire, and compares the body with that of the plain request.
-fn table_row(name: &str, request: &Request) -> TableRow {
-    let cells = WIRES.iter().map(|(_, _, encode)| {
-        let without = encode(&base_request()).expect("the plain request");
-        match encode(request) {
-            Err(error) => refused_cell(&error),
-            Ok(body) if body == without => "nothing".to_owned(),
-            Ok(_) => "carried".to_owned(),
-        }
+/// Encodes a request on each wire, and compares the body with that of a request without the option.
+fn table_row(name: &str, without: &Request, set: &Request) -> TableRow {
+    let cells = WIRES.iter().map(|(_, _, encode)| match encode(set) {
+        Err(error) => refused_cell(&error),
+        Ok(body) if encode(without).is_ok_and(|without| without == body) => "nothing".to_owned(),
+        Ok(_) => "carried".to_owned(),
     });
     (name.to_owned(), cells.collect())
 }
 
 fn tool_choice_options(tool_choice: ToolChoice) -> Options {
     Options { tool_choice, ..Options::default() }
+}
+
+fn service_tier_options(service_tier: ServiceTier) -> Options {
+    Options { service_tier: Some(service_tier), ..Options::default() }
 }
 
 fn reasoning_options(reasoning: Reasoning) -> Options {

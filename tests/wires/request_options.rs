@@ -6,7 +6,10 @@ use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_respon
 use turnstream::request::ToolSpec;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
+mod citations;
+mod logprobs;
 mod server_tools;
+mod settings;
 mod strict_tools;
 
 /// A wire, with the model to which its requests are sent.

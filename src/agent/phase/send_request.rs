@@ -70,7 +70,8 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     } else if request.options.tool_choice.requires_call()
         && answered_turns(state) >= run.settings.limits.limits.forced_tool_turns
     {
-        request.options.tool_choice = ToolChoice::Auto;
+        let choice = std::mem::take(&mut request.options.tool_choice);
+        request.options.tool_choice = choice.without_requirement();
     }
     if run.hooks().is_empty() {
         // If there are no hooks, nothing needs to be cloned.

@@ -11,6 +11,7 @@ pub(in crate::provider) mod failure;
 pub(in crate::provider) mod frame_template;
 pub(in crate::provider) mod function_tool;
 pub(in crate::provider) mod lenient;
+pub(in crate::provider) mod logprobs;
 pub(in crate::provider) mod member_template;
 pub(in crate::provider) mod ordered_fields;
 pub(in crate::provider) mod portable_values;

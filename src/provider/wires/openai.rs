@@ -1,4 +1,4 @@
-//! Decoding types and functions that both OpenAI wires share.
+//! Types and functions that both OpenAI wires share.
 
 use std::borrow::Cow;
 
@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use crate::error::Error;
 use crate::provider::codec::failure::protocol_error;
 use crate::provider::codec::lenient::{LenientNumber, deserialize_string};
+use crate::request::{Options, ServiceTier};
 
 /// The details of the input or output token count. The input details and the output details each
 /// contain some of these fields.
@@ -20,6 +21,15 @@ pub(in crate::provider) struct TokenDetails {
     pub(in crate::provider) reasoning_tokens: LenientNumber,
     pub(in crate::provider) audio_tokens: LenientNumber,
     pub(in crate::provider) image_tokens: LenientNumber,
+}
+
+/// Returns OpenAI's name for a request's service tier,
+/// <https://developers.openai.com/api/docs/guides/flex-processing>.
+pub(in crate::provider) fn openai_service_tier(options: &Options) -> Option<&str> {
+    Some(match options.service_tier.as_ref()? {
+        ServiceTier::Standard => "default",
+        tier => tier.as_str(),
+    })
 }
 
 /// Returns the JSON text of a call's arguments, which OpenAI sends as a string and some other

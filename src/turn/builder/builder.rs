@@ -6,7 +6,7 @@ use crate::item::{History, ItemKind, ProviderData, StopReason};
 use crate::turn::builder::call_index::CallIndex;
 use crate::turn::builder::call_state::CallState;
 use crate::turn::partial_turn::BlockKey;
-use crate::turn::{PartialTurn, ReasoningKind, Text, TurnEvent};
+use crate::turn::{PartialTurn, ReasoningKind, Text, TokenLogprob, TurnEvent};
 use crate::usage::{Billing, Usage, is_standard_tier};
 
 /// Builds a turn from the pieces that a decoder pushes. The decoder then takes the events of the
@@ -176,6 +176,14 @@ impl TurnBuilder {
     /// Returns what the provider reports about the attempt's price beside the token usage.
     pub(crate) fn billing(&mut self) -> &mut Billing {
         self.partial.billing.get_or_insert_default()
+    }
+
+    /// Appends the log probabilities of tokens. Decoders report them in the order of the tokens.
+    pub fn push_logprobs(&mut self, tokens: Vec<TokenLogprob>) {
+        let bytes = tokens.iter().map(TokenLogprob::byte_len).sum();
+        if !self.is_finished && self.count_bytes(bytes) {
+            self.partial.logprobs.extend(tokens);
+        }
     }
 
     /// Pushes a piece of text. Empty pieces are ignored.

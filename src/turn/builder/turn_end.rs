@@ -135,6 +135,7 @@ impl TurnBuilder {
             model: partial.model,
             response_id: partial.response_id,
             billing: partial.billing.filter(|billing| !billing.is_empty()),
+            logprobs: partial.logprobs,
             built: true,
         };
         self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });
@@ -171,6 +172,7 @@ impl TurnBuilder {
             model: partial.model,
             response_id: partial.response_id,
             billing: partial.billing.filter(|billing| !billing.is_empty()),
+            logprobs: partial.logprobs,
             built: true,
         };
         self.events.push_back(TurnEvent::TurnComplete { turn: Arc::new(turn) });

@@ -80,7 +80,7 @@ fn tool_choice_is_encoded_as_far_as_the_dialect_supports_it() {
                 json!({ "tool_choice": "required" }),
                 Value::Null,
             ),
-            ToolChoices::KeywordsAndNamed => (
+            ToolChoices::KeywordsAndNamed | ToolChoices::KeywordsNamedAndAllowed => (
                 json!({ "tool_choice": "none" }),
                 json!({ "tool_choice": "required" }),
                 json!({ "tool_choice": function }),

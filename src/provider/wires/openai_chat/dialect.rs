@@ -54,6 +54,15 @@ pub struct Dialect {
     pub supports_web_search: bool,
     /// The field for the reasoning effort or budget.
     pub reasoning_setting: ReasoningSetting,
+    /// Whether `verbosity` is supported.
+    pub supports_verbosity: bool,
+    /// Whether `logprobs` and `top_logprobs` are supported.
+    pub supports_logprobs: bool,
+    /// The name of the service tier with the standard price, or `None` if the server does not
+    /// support `service_tier`.
+    pub standard_service_tier: Option<&'static str>,
+    /// Whether `prompt_cache_key` is supported.
+    pub supports_prompt_cache_key: bool,
     /// The supported `response_format` values.
     pub output_forms: OutputForms,
     /// The name of the field for the end user's id, or `None` if the server does not support such
@@ -115,6 +124,9 @@ pub enum ToolChoices {
     Keywords,
     /// The server supports `none`, `required`, and the choice of a single tool by name.
     KeywordsAndNamed,
+    /// The server supports `none`, `required`, the choice of a single tool by name, and
+    /// `allowed_tools`.
+    KeywordsNamedAndAllowed,
 }
 
 /// The field in which a server expects the reasoning effort or budget.

@@ -33,6 +33,7 @@ pub(super) struct MessagePart<'a> {
     pub(super) text: LenientStr<'a>,
     pub(super) refusal: LenientStr<'a>,
     pub(super) annotations: Option<&'a RawValue>,
+    pub(super) logprobs: Option<&'a RawValue>,
 }
 
 /// The fields that are stored for a message or a call.

@@ -11,6 +11,7 @@ use crate::provider::codec::lenient::{Lenient, LenientList, LenientStr};
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::arguments_as_object;
 use crate::provider::wires::anthropic::dialect::Dialect;
+use crate::request::Options;
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -59,12 +60,28 @@ pub(super) enum Block<'a> {
         #[serde(skip_serializing_if = "Option::is_none")]
         title: Option<&'a str>,
         #[serde(skip_serializing_if = "Option::is_none")]
+        citations: Option<CitationsConfig>,
+        #[serde(skip_serializing_if = "Option::is_none")]
         cache_control: Option<CacheControl>,
     },
     #[serde(untagged)]
     Redacted(Box<RawValue>),
     #[serde(untagged)]
     Verbatim(Box<RawValue>),
+}
+
+/// Lets the model cite a document. "Citations must be enabled on all or none of the documents
+/// within a request", <https://platform.claude.com/docs/en/build-with-claude/citations>.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub(super) struct CitationsConfig {
+    enabled: bool,
+}
+
+impl CitationsConfig {
+    /// Returns the setting for a request, or `None` if citations are off.
+    pub(super) fn from_options(options: &Options) -> Option<Self> {
+        options.citations.then_some(Self { enabled: true })
+    }
 }
 
 /// The source of an image or a document.

@@ -1,6 +1,6 @@
 //! Serializes messages, and caches the bytes of messages that can no longer change.
 
-use super::blocks::{Block, Message};
+use super::blocks::{Block, CitationsConfig, Message};
 use super::content::text_block;
 use crate::error::Error;
 use crate::provider::codec::cache_control::CacheControl;
@@ -24,7 +24,7 @@ pub(super) struct EncodedPrefix {
 }
 
 /// The settings that determine, together with the items, how an item is encoded.
-pub(super) type EncodingKey = (ServerKind, ToolNames);
+pub(super) type EncodingKey = (ServerKind, ToolNames, Option<CitationsConfig>);
 
 /// A boundary, at the start of a user message, between the messages that can no longer change and
 /// those that still can.

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use super::blocks::{Block, Source};
+use super::blocks::{Block, CitationsConfig, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
 use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart};
@@ -36,6 +36,7 @@ fn plain_text_block(text: Cow<'_, str>) -> Block<'_> {
 
 pub(super) fn content_blocks(
     content: &Content,
+    citations: Option<CitationsConfig>,
     unsupported: UnsupportedPart,
 ) -> Result<Vec<Block<'_>>, Error> {
     let parts = match content {
@@ -44,7 +45,7 @@ pub(super) fn content_blocks(
     };
     let mut blocks = Vec::with_capacity(parts.len());
     for part in parts {
-        match unsupported.apply(part, content_block(part))? {
+        match unsupported.apply(part, content_block(part, citations))? {
             PartOrText::Part(block) => blocks.extend(block),
             PartOrText::Text(text) => blocks.push(plain_text_block(text.into())),
         }
@@ -52,7 +53,10 @@ pub(super) fn content_blocks(
     Ok(blocks)
 }
 
-fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
+fn content_block(
+    part: &Part,
+    citations: Option<CitationsConfig>,
+) -> Result<Option<Block<'_>>, Error> {
     match part {
         Part::Text { text } => Ok(text_block(text)),
         Part::Image(media) => image_block(media, &bare_media_type(media)).map(Some),
@@ -61,7 +65,7 @@ fn content_block(part: &Part) -> Result<Option<Block<'_>>, Error> {
             if kind.starts_with("image/") {
                 return image_block(media, &kind).map(Some);
             }
-            document_block(media, &kind)
+            document_block(media, &kind, citations)
         }
     }
 }
@@ -91,7 +95,11 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
 /// Encodes a file as a document block. Only PDF files may be sent as base64 ("Input should be
 /// 'application/pdf'"), so text files are sent as plain text. Returns `None` if a text file is
 /// blank.
-fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>, Error> {
+fn document_block<'a>(
+    media: &'a Media,
+    kind: &str,
+    citations: Option<CitationsConfig>,
+) -> Result<Option<Block<'a>>, Error> {
     let is_text = kind.starts_with("text/") || TEXT_TYPES.contains(&kind);
     let source = match &media.source {
         MediaSource::Data(data) if kind == PDF_TYPE => {
@@ -111,7 +119,8 @@ fn document_block<'a>(media: &'a Media, kind: &str) -> Result<Option<Block<'a>>,
         }
         MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported_media(kind)),
     };
-    Ok(Some(Block::Document { source, title: media.name.as_deref(), cache_control: None }))
+    let title = media.name.as_deref();
+    Ok(Some(Block::Document { source, title, citations, cache_control: None }))
 }
 
 fn unsupported_media(kind: &str) -> Error {

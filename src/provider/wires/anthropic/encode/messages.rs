@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::blocks::{Block, Message, reasoning_block, tool_use_block, verbatim_block};
+use super::blocks::{
+    Block, CitationsConfig, Message, reasoning_block, tool_use_block, verbatim_block,
+};
 use super::cache::{Boundary, EncodedPrefix, EncodingKey, NewMessages};
 use super::content::{content_blocks, text_block};
 
@@ -24,6 +26,7 @@ use crate::request::ToolNames;
 pub(super) struct Messages<'a> {
     server: ServerKind,
     tool_names: &'a ToolNames,
+    citations: Option<CitationsConfig>,
     /// The open calls whose ids are sent back unchanged.
     issued_ids: IssuedCallIds,
     /// The encoder state at the end of the cached prefix.
@@ -59,7 +62,7 @@ impl<'a> Messages<'a> {
     /// Creates the state for adding messages after the cached prefix, or at the start if nothing is
     /// cached.
     pub(super) fn new(
-        (server, tool_names): &'a EncodingKey,
+        (server, tool_names, citations): &'a EncodingKey,
         known: Option<&EncodedPrefix>,
         offers_native: bool,
     ) -> Self {
@@ -67,6 +70,7 @@ impl<'a> Messages<'a> {
         Self {
             server: *server,
             tool_names,
+            citations: *citations,
             issued_ids: known.issued_ids.clone(),
             container: known.container.clone(),
             cached_prefix: known,
@@ -92,7 +96,7 @@ impl<'a> Messages<'a> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => {
-                self.push_user_blocks(content_blocks(content, unsupported)?);
+                self.push_user_blocks(content_blocks(content, self.citations, unsupported)?);
             }
             // The API does not support system messages between other messages.
             ItemKind::System { text } => {
@@ -121,8 +125,8 @@ impl<'a> Messages<'a> {
                 self.calls.push(tool_use_block(id, name, call, data));
             }
             ItemKind::ToolResult(result) => {
-                let mut content =
-                    content_blocks(&result.content, UnsupportedPart::IN_TOOL_RESULTS)?;
+                let unsupported = UnsupportedPart::IN_TOOL_RESULTS;
+                let mut content = content_blocks(&result.content, self.citations, unsupported)?;
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(EMPTY_ERROR_TEXT));
@@ -314,7 +318,7 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
         ItemKind::ToolResult(_) => true,
         ItemKind::User { content } => {
             // If an unsupported part is refused, nothing is sent.
-            content_blocks(content, UnsupportedPart::Described)
+            content_blocks(content, None, UnsupportedPart::Described)
                 .is_ok_and(|blocks| !blocks.is_empty())
         }
         ItemKind::System { text } => text_block(text).is_some(),

@@ -14,6 +14,7 @@ use std::sync::LazyLock;
 use serde::Serialize;
 use serde_json::json;
 
+use self::blocks::CitationsConfig;
 use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, WIRE_NAME, offers_server_tools};
@@ -83,8 +84,10 @@ use crate::request::{
 ///   `low`, the API's lowest level.
 /// - An `output` schema is encoded as `output_config.format`. The schema's name is not sent,
 ///   because the API has no field for it.
-/// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata` and JSON without a schema are
+/// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata`, `verbosity`, `logprobs`,
+///   `prompt_cache_key`, a `tool_choice` that allows only some tools, and JSON without a schema are
 ///   [`Unsupported`](crate::ErrorKind::Unsupported).
+/// - `citations` are enabled for all documents.
 /// - An `output` schema that the API cannot express, such as a map with arbitrary keys, is sent as
 ///   an instruction at the end of `system` instead.
 /// - `server_tools` and the elements of the `tools` field in `extra` are sent after all other
@@ -132,7 +135,8 @@ pub(super) fn encode_body(
     changed_prefix: PrefixMismatchBehavior,
 ) -> Result<(Vec<u8>, Vec<&'static str>), Error> {
     request.validate()?;
-    let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()));
+    let citations = CitationsConfig::from_options(&request.options);
+    let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()), citations);
     let names = &key.1;
     let mut context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, PROVIDER_NAME, model, (key.clone(), dialect));

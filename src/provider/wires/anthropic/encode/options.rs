@@ -7,7 +7,9 @@ use crate::error::{Error, ErrorKind};
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::{json_instruction, to_anthropic_output_schema};
-use crate::request::{Effort, Options, Output, Reasoning, ToolChoice, ToolNames};
+use crate::request::{
+    Effort, Options, Output, Reasoning, ReasoningSummary, ServiceTier, ToolChoice, ToolNames,
+};
 
 /// The value of `max_tokens` for requests that do not set a limit, because the API requires a
 /// value.
@@ -34,11 +36,12 @@ pub(super) fn offers_server_tools(options: &Options) -> bool {
 }
 
 /// The fields of the request body that depend on more than one option.
-pub(super) struct Settings {
+pub(super) struct Settings<'a> {
     max_tokens: u32,
     tool_choice: ObjectWriter,
     thinking: Option<Thinking>,
     output_config: ObjectWriter,
+    service_tier: Option<&'a str>,
     /// The instruction to answer with JSON, if the API cannot express the output schema.
     pub(super) output_instruction: Option<String>,
 }
@@ -49,6 +52,8 @@ enum Thinking {
     Disabled,
     Enabled {
         budget_tokens: u32,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        display: Option<&'static str>,
         #[serde(skip_serializing_if = "Option::is_none")]
         block_binding: Option<BlockBinding>,
     },
@@ -79,11 +84,11 @@ pub(super) const BLOCK_BINDING_BETA: &str = "thinking-binding-controls-2026-08-0
 const OPT_IN_THINKING_MODELS: [&str; 5] =
     ["claude-2", "claude-3", "claude-opus-4", "claude-sonnet-4", "claude-haiku-4"];
 
-impl Settings {
+impl<'a> Settings<'a> {
     /// Derives the settings from a request's options. `has_tools` specifies whether the request
     /// body declares any tools.
     pub(super) fn from_options(
-        options: &Options,
+        options: &'a Options,
         has_tools: bool,
         names: &ToolNames,
     ) -> Result<Self, Error> {
@@ -94,15 +99,20 @@ impl Settings {
                 ("frequency_penalty", options.frequency_penalty.is_some()),
                 ("presence_penalty", options.presence_penalty.is_some()),
                 ("metadata", !options.metadata.is_empty()),
+                ("verbosity", options.verbosity.is_some()),
+                ("logprobs", options.logprobs.is_some()),
+                ("prompt_cache_key", options.prompt_cache_key.is_some()),
             ],
         )?;
+        let service_tier = options.service_tier.as_ref().map(service_tier_name).transpose()?;
+        let display = thinking_display(options)?;
         check_thinking_options(options, options.reasoning)?;
         let max_output = options.max_output_tokens.unwrap_or(DEFAULT_MAX_TOKENS);
         let (thinking, effort, max_tokens) = match options.reasoning {
             None => (None, None, max_output),
             Some(Reasoning::Off) => (Some(Thinking::Disabled), None, max_output),
             Some(Reasoning::Effort(effort)) => {
-                let display = Some("summarized");
+                let display = Some(display.unwrap_or("summarized"));
                 let thinking = Thinking::Adaptive { display, block_binding: None };
                 (Some(thinking), Some(EFFORT_NAMES.name_of(effort)), max_output)
             }
@@ -111,7 +121,7 @@ impl Settings {
             Some(Reasoning::Budget(budget_tokens)) => {
                 let raised = max_output.saturating_add(budget_tokens);
                 let max_tokens = if budget_tokens < max_output { max_output } else { raised };
-                let thinking = Thinking::Enabled { budget_tokens, block_binding: None };
+                let thinking = Thinking::Enabled { budget_tokens, display, block_binding: None };
                 (Some(thinking), None, max_tokens)
             }
         };
@@ -127,7 +137,14 @@ impl Settings {
         let output_config =
             ObjectWriter::default().set_some("effort", effort).set_object("format", format);
         let tool_choice = tool_choice(options, has_tools, names)?;
-        Ok(Self { max_tokens, tool_choice, thinking, output_config, output_instruction })
+        Ok(Self {
+            max_tokens,
+            tool_choice,
+            thinking,
+            output_config,
+            service_tier,
+            output_instruction,
+        })
     }
 
     /// Adds the fields derived from the options to the request body.
@@ -140,6 +157,7 @@ impl Settings {
             .set_object("tool_choice", self.tool_choice)
             .set_some("thinking", self.thinking)
             .set_object("output_config", self.output_config)
+            .set_some("service_tier", self.service_tier)
             .set_some("metadata", options.user.as_ref().map(|user| json!({ "user_id": user })))
     }
 
@@ -182,7 +200,7 @@ fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Re
         Some(Reasoning::Budget(budget)) => Some(budget),
     };
     let forces = match &options.tool_choice {
-        ToolChoice::Auto | ToolChoice::None => false,
+        ToolChoice::Auto | ToolChoice::None | ToolChoice::Allowed { .. } => false,
         ToolChoice::Required | ToolChoice::Tool(_) => true,
     };
     let warm = options.temperature.is_some_and(|warmth| (warmth - 1.0).abs() > f32::EPSILON);
@@ -214,6 +232,34 @@ fn check_thinking_options(options: &Options, reasoning: Option<Reasoning>) -> Re
     Ok(())
 }
 
+/// Returns the API's name for a service tier.
+fn service_tier_name(tier: &ServiceTier) -> Result<&str, Error> {
+    match tier {
+        ServiceTier::Auto => Ok("auto"),
+        ServiceTier::Standard => Ok("standard_only"),
+        ServiceTier::Other(name) => Ok(name),
+        ServiceTier::Flex | ServiceTier::Priority => {
+            Err(unsupported_error(WIRE_NAME, "service_tier"))
+        }
+    }
+}
+
+/// Returns the value of `thinking.display`, if the options set it.
+fn thinking_display(options: &Options) -> Result<Option<&'static str>, Error> {
+    let display = match options.reasoning_summary {
+        None => return Ok(None),
+        Some(ReasoningSummary::Off) => "omitted",
+        Some(ReasoningSummary::Auto) => "summarized",
+        Some(ReasoningSummary::Concise | ReasoningSummary::Detailed) => {
+            return Err(unsupported_error(WIRE_NAME, "reasoning_summary"));
+        }
+    };
+    match options.reasoning {
+        Some(_) => Ok(Some(display)),
+        None => Err(refused_option_error("reasoning_summary", "it requires `reasoning`")),
+    }
+}
+
 fn refused_option_error(parameter: &str, why: &str) -> Error {
     let message = format!("the {WIRE_NAME} wire refuses `{parameter}`: {why}");
     Error::new(ErrorKind::InvalidRequest, message).with_parameter(parameter)
@@ -233,6 +279,7 @@ fn tool_choice(
         ToolChoice::None => ("none", None, None),
         ToolChoice::Required => ("any", None, one_at_most),
         ToolChoice::Tool(name) => ("tool", Some(names.sent_name(name)), one_at_most),
+        ToolChoice::Allowed { .. } => return Err(unsupported_error(WIRE_NAME, "tool_choice")),
     };
     match (has_tools, kind) {
         (true, _) => {

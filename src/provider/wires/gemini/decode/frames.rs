@@ -35,6 +35,7 @@ pub(super) struct Candidate<'a> {
     grounding_metadata: Option<&'a RawValue>,
     url_context_metadata: Option<&'a RawValue>,
     citation_metadata: Option<&'a RawValue>,
+    pub(super) logprobs_result: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]

@@ -18,6 +18,7 @@ use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::{FrameTemplate, borrowed_range};
 use crate::provider::codec::lenient::{self, Lenient, LenientList, LenientNumber, LenientStr};
+use crate::provider::codec::logprobs::read_result;
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::provider::wires::gemini::passthrough::{Continuation, PROVIDER_NAME, PassthroughFields};
@@ -170,6 +171,10 @@ impl Decoder {
             }
             has_more |= only_text.is_some();
             only_text = Some(self.on_part(raw, turn)?);
+        }
+        if let Some(raw) = candidate.logprobs_result {
+            has_more = true;
+            turn.push_logprobs(read_result(raw));
         }
         for (name, value) in candidate.source_metadata() {
             has_more = true;

@@ -13,7 +13,7 @@ use serde::Serialize;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, PausedTurn, starts_model_content};
-use self::options::{WIRE_NAME, generation_config, tool_config};
+use self::options::{WIRE_NAME, generation_config, service_tier, tool_config};
 use self::server_tools::{combines_tools, declaration};
 use crate::error::Error;
 use crate::item::RawJson;
@@ -51,7 +51,8 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 ///
 /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the
 /// request is empty. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`,
-/// `metadata`, `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
+/// `metadata`, `verbosity`, `citations`, `prompt_cache_key`, `parallel_tool_calls: Some(false)` and a
+/// `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_for(request, model, Host::GeminiApi)
 }
@@ -90,6 +91,7 @@ pub(super) fn encode_for(request: &Request, model: &str, host: Host) -> Result<V
     let body = body
         .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
         .set_object("toolConfig", tool_config)
+        .set_some("serviceTier", service_tier(&request.options)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)
 }

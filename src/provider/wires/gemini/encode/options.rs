@@ -4,7 +4,10 @@ use super::generation::ModelGeneration;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::schema;
-use crate::request::{Effort, Options, Output, Reasoning, Request, ToolChoice, ToolNames};
+use crate::request::{
+    Effort, Options, Output, Reasoning, ReasoningSummary, Request, ServiceTier, ToolChoice,
+    ToolNames,
+};
 
 /// The name of the Gemini API in error messages.
 pub(super) const WIRE_NAME: &str = "Gemini";
@@ -23,6 +26,11 @@ pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<Object
         ToolChoice::Tool(name) => {
             config.set("mode", "ANY").set("allowedFunctionNames", [names.sent_name(name)])
         }
+        ToolChoice::Allowed { names: allowed, required } => {
+            let allowed: Vec<_> = allowed.iter().map(|name| names.sent_name(name)).collect();
+            let mode = if *required { "ANY" } else { "VALIDATED" };
+            config.set("mode", mode).set("allowedFunctionNames", allowed)
+        }
     };
     Ok(ObjectWriter::default().set_object("functionCallingConfig", config))
 }
@@ -34,7 +42,13 @@ pub(super) fn generation_config(
     let has_metadata = !options.metadata.is_empty();
     ensure_options_unset(
         WIRE_NAME,
-        &[("user", options.user.is_some()), ("metadata", has_metadata)],
+        &[
+            ("user", options.user.is_some()),
+            ("metadata", has_metadata),
+            ("verbosity", options.verbosity.is_some()),
+            ("citations", options.citations),
+            ("prompt_cache_key", options.prompt_cache_key.is_some()),
+        ],
     )?;
     let seed = options.seed.map(i32::try_from).transpose();
     let (mime_type, schema) = match &options.output {
@@ -44,7 +58,7 @@ pub(super) fn generation_config(
             (Some("application/json"), Some(schema::to_gemini_schema(&output.schema)?))
         }
     };
-    let thinking = options.reasoning.map(|reasoning| thinking_config(reasoning, generation));
+    let thinking = thinking_config(options, generation)?;
     Ok(ObjectWriter::default()
         .set_some("maxOutputTokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
@@ -54,29 +68,49 @@ pub(super) fn generation_config(
         .set_some("frequencyPenalty", options.frequency_penalty)
         .set_some("presencePenalty", options.presence_penalty)
         .set_list("stopSequences", &options.stop_sequences)
-        .set_object("thinkingConfig", thinking.unwrap_or_default())
+        .set_some("responseLogprobs", options.logprobs.map(|_| true))
+        .set_some("logprobs", options.logprobs)
+        .set_object("thinkingConfig", thinking)
         .set_some("responseMimeType", mime_type)
         .set_some("responseJsonSchema", schema))
 }
 
-/// Encodes a reasoning option. Models before Gemini 3 do not accept thinking levels, so an effort
+/// Returns the API's name for a request's service tier. The API chooses no tier by itself.
+pub(super) fn service_tier(options: &Options) -> Result<Option<&str>, Error> {
+    match &options.service_tier {
+        Some(ServiceTier::Auto) => Err(unsupported_error(WIRE_NAME, "service_tier")),
+        tier => Ok(tier.as_ref().map(ServiceTier::as_str)),
+    }
+}
+
+/// Encodes the reasoning options. Models before Gemini 3 do not accept thinking levels, so an effort
 /// level is sent to these models as a thinking budget. Each thinking budget equals the budget that
 /// Google's OpenAI-compatible endpoint uses for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
-fn thinking_config(reasoning: Reasoning, generation: ModelGeneration) -> ObjectWriter {
-    let shown = ObjectWriter::default().set("includeThoughts", true);
-    let (level, budget) = match reasoning {
-        // "include_thoughts is only enabled when thinking is enabled."
-        Reasoning::Off => return ObjectWriter::default().set("thinkingBudget", 0),
-        Reasoning::Budget(tokens) => return shown.set("thinkingBudget", tokens),
-        Reasoning::Effort(Effort::Minimal) => ("minimal", 1_024),
-        Reasoning::Effort(Effort::Low) => ("low", 1_024),
-        Reasoning::Effort(Effort::Medium) => ("medium", 8_192),
-        // This is the API's highest level.
-        Reasoning::Effort(Effort::High | Effort::XHigh | Effort::Max) => ("high", 24_576),
+fn thinking_config(options: &Options, generation: ModelGeneration) -> Result<ObjectWriter, Error> {
+    let is_shown = match options.reasoning_summary {
+        None => options.reasoning.map(|_| true),
+        Some(ReasoningSummary::Off) => Some(false),
+        Some(ReasoningSummary::Auto) => Some(true),
+        Some(ReasoningSummary::Concise | ReasoningSummary::Detailed) => {
+            return Err(unsupported_error(WIRE_NAME, "reasoning_summary"));
+        }
     };
-    match generation {
+    let config = ObjectWriter::default();
+    let shown = ObjectWriter::default().set_some("includeThoughts", is_shown);
+    let (level, budget) = match options.reasoning {
+        None => return Ok(shown),
+        // "include_thoughts is only enabled when thinking is enabled."
+        Some(Reasoning::Off) => return Ok(config.set("thinkingBudget", 0)),
+        Some(Reasoning::Budget(tokens)) => return Ok(shown.set("thinkingBudget", tokens)),
+        Some(Reasoning::Effort(Effort::Minimal)) => ("minimal", 1_024),
+        Some(Reasoning::Effort(Effort::Low)) => ("low", 1_024),
+        Some(Reasoning::Effort(Effort::Medium)) => ("medium", 8_192),
+        // This is the API's highest level.
+        Some(Reasoning::Effort(Effort::High | Effort::XHigh | Effort::Max)) => ("high", 24_576),
+    };
+    Ok(match generation {
         ModelGeneration::Gemini2OrEarlier => shown.set("thinkingBudget", budget),
         ModelGeneration::Gemini3OrLater => shown.set("thinkingLevel", level),
-    }
+    })
 }

@@ -20,6 +20,7 @@ pub(super) struct Line<'a> {
     prompt_eval_cached_count: LenientNumber,
     eval_count: LenientNumber,
     error: Option<&'a RawValue>,
+    pub(super) logprobs: Option<&'a RawValue>,
 }
 
 #[derive(Default, Deserialize)]

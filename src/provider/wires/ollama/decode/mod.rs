@@ -10,6 +10,7 @@ use crate::item::{ProviderData, StopReason};
 use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::FrameTemplate;
+use crate::provider::codec::logprobs::read_tokens;
 use crate::provider::codec::turn_ending::common_stop_reason;
 use crate::request::ToolNames;
 use crate::sse::Frame;
@@ -69,6 +70,9 @@ impl Decoder {
             TextKind::Text.push(message.content.or_empty(), turn);
             self.calls.push(message.tool_calls, turn)?;
         }
+        if let Some(raw) = line.logprobs {
+            turn.push_logprobs(read_tokens(raw));
+        }
         if line.has_counts() {
             line.update_usage(&mut self.usage);
             turn.set_usage(self.usage);
@@ -122,7 +126,7 @@ impl TextKind {
 /// different text could have effects other than adding that text.
 fn repeatable_text<'a>(line: &'a Line<'_>) -> Option<(TextKind, &'a str)> {
     let message = line.message.0.as_ref()?;
-    if line.is_done() || line.has_counts() || line.has_calls() {
+    if line.is_done() || line.has_counts() || line.has_calls() || line.logprobs.is_some() {
         return None;
     }
     match (message.thinking.non_empty(), message.content.non_empty()) {

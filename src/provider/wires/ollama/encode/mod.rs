@@ -42,8 +42,9 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// contains only instructions, which the server does not answer. Returns an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error for these options:
 ///
-/// - `user` and `metadata`
-/// - a `tool_choice` that requires a call
+/// - `user`, `metadata`, `reasoning_summary`, `verbosity`, `service_tier`, `citations` and
+///   `prompt_cache_key`
+/// - a `tool_choice` that requires a call or allows only some tools
 /// - `parallel_tool_calls: Some(false)`
 /// - a reasoning budget
 /// - a `seed` of more than 53 bits
@@ -58,6 +59,11 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
             ("user", options.user.is_some()),
             ("metadata", !options.metadata.is_empty()),
             ("parallel_tool_calls", one_at_most),
+            ("reasoning_summary", options.reasoning_summary.is_some()),
+            ("verbosity", options.verbosity.is_some()),
+            ("service_tier", options.service_tier.is_some()),
+            ("citations", options.citations),
+            ("prompt_cache_key", options.prompt_cache_key.is_some()),
         ],
     )?;
     let names = request.tools.names_for(TOOL_NAME_RULE);
@@ -98,7 +104,7 @@ fn tool_declarations(request: &Request, names: &ToolNames) -> Result<Option<Arc<
         }
         // The API has no `tool_choice` option to forbid calls.
         ToolChoice::None => Ok(None),
-        ToolChoice::Required | ToolChoice::Tool(_) => {
+        ToolChoice::Required | ToolChoice::Tool(_) | ToolChoice::Allowed { .. } => {
             Err(unsupported_error(WIRE_NAME, "tool_choice"))
         }
     }

@@ -49,5 +49,8 @@ pub(super) fn write_options(
         .set_some("frequency_penalty", options.frequency_penalty)
         .set_some("presence_penalty", options.presence_penalty)
         .set_list("stop", &options.stop_sequences);
+    let body = body
+        .set_some("logprobs", options.logprobs.map(|_| true))
+        .set_some("top_logprobs", options.logprobs);
     Ok(body.set_some("keep_alive", chat.keep_alive).set_object("options", of_model))
 }

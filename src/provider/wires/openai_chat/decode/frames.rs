@@ -11,8 +11,9 @@ use crate::provider::codec::lenient::{
     FromAny, Lenient, LenientList, LenientNumber, LenientStr, MaybeObject, RareObject,
     impl_lenient_deserialize, non_null,
 };
+use crate::provider::codec::logprobs::read_tokens;
 use crate::provider::wires::openai::{TokenDetails, arguments_text};
-use crate::turn::TurnBuilder;
+use crate::turn::{TokenLogprob, TurnBuilder};
 use crate::usage::{Billing, Usage};
 
 #[derive(Default, Deserialize)]
@@ -53,6 +54,25 @@ pub(super) struct Choice<'a> {
     /// The turn's usage, which some servers send as part of the choice.
     pub(super) usage: RareObject<WireUsage>,
     pub(super) error: Option<&'a RawValue>,
+    pub(super) logprobs: Option<&'a RawValue>,
+}
+
+/// The log probabilities of a choice's tokens.
+#[derive(Default, Deserialize)]
+#[serde(default, bound(deserialize = "'de: 'a"))]
+struct Logprobs<'a> {
+    content: Option<&'a RawValue>,
+    refusal: Option<&'a RawValue>,
+}
+
+impl Choice<'_> {
+    /// Returns the log probabilities of the tokens that the chunk adds.
+    pub(super) fn token_logprobs(&self) -> Vec<TokenLogprob> {
+        let Some(raw) = non_null(self.logprobs) else { return Vec::new() };
+        let read: Lenient<Logprobs<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+        let Some(Logprobs { content, refusal }) = read.0 else { return Vec::new() };
+        [content, refusal].into_iter().flatten().flat_map(read_tokens).collect()
+    }
 }
 
 /// The content that a chunk adds. Rarely used fields are boxed to keep the struct small, because it

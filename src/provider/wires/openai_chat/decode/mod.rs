@@ -18,7 +18,9 @@ use crate::item::{ProviderData, RawJson, StopReason};
 use crate::provider::codec::decode::{Decode, FrameOutcome};
 use crate::provider::codec::failure::{self, protocol_error};
 use crate::provider::codec::frame_template::FrameTemplate;
-use crate::provider::codec::lenient::{self, FromAny, LenientNumber, MaybeObject, array_elements};
+use crate::provider::codec::lenient::{
+    self, FromAny, LenientNumber, MaybeObject, array_elements, non_null,
+};
 use crate::provider::codec::member_template::MemberTemplate;
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::turn_ending::common_stop_reason;
@@ -131,6 +133,9 @@ impl Decoder {
                 true => {}
             }
         }
+        if choice.logprobs.is_some() {
+            turn.push_logprobs(choice.token_logprobs());
+        }
         let Some(raw) = choice.finish_reason.non_empty() else { return Ok(()) };
         let reason = self.stop_reason(raw)?;
         match turn.is_stopped() {
@@ -219,6 +224,7 @@ impl Decoder {
             || chunk.usage.0.is_some()
             || chunk.citations.is_some()
             || choice.usage.0.is_some()
+            || non_null(choice.logprobs).is_some()
             || choice.delta.malformed
             || choice.finish_reason.non_empty().is_some()
             || delta.refusal.non_empty().is_some()

@@ -3,13 +3,15 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::codec::body::{ObjectWriter, has_extra_tools, unsupported_error};
+use crate::provider::codec::body::{
+    ObjectWriter, ensure_options_unset, has_extra_tools, unsupported_error,
+};
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::{to_openai_output_schema, to_plain_output_schema};
 use crate::provider::wires::openai_chat::dialect::{
     Dialect, OutputForms, ReasoningSetting, ToolChoices,
 };
-use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
+use crate::request::{Options, Output, Reasoning, ServiceTier, ToolChoice, ToolNames, Verbosity};
 
 /// The name of the Chat Completions API in error messages.
 pub(super) const WIRE_NAME: &str = "Chat Completions";
@@ -33,6 +35,13 @@ pub(super) fn set_options(
     if options.stop_sequences.len() > dialect.max_stop_sequences {
         return Err(unsupported_error(WIRE_NAME, "stop_sequences"));
     }
+    ensure_options_unset(
+        WIRE_NAME,
+        &[
+            ("reasoning_summary", options.reasoning_summary.is_some()),
+            ("citations", options.citations),
+        ],
+    )?;
     let user = ensure_supported(options.user.as_ref(), "user", dialect.user_field.is_some())?;
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
     let metadata = ensure_supported(metadata, "metadata", dialect.supports_metadata)?;
@@ -49,7 +58,34 @@ pub(super) fn set_options(
         .set_some("response_format", response_format(&options.output, dialect)?)
         .set_some(dialect.user_field.unwrap_or_default(), user)
         .set_some("metadata", metadata);
-    Ok(body)
+    set_openai_options(body, options, dialect)
+}
+
+/// Sets the fields that only OpenAI and a few other servers have.
+fn set_openai_options(
+    body: ObjectWriter,
+    options: &Options,
+    dialect: &Dialect,
+) -> Result<ObjectWriter, Error> {
+    let verbosity = ensure_supported(options.verbosity, "verbosity", dialect.supports_verbosity)?;
+    let logprobs = ensure_supported(options.logprobs, "logprobs", dialect.supports_logprobs)?;
+    let cache_key = ensure_supported(
+        options.prompt_cache_key.as_ref(),
+        "prompt_cache_key",
+        dialect.supports_prompt_cache_key,
+    )?;
+    let standard = dialect.standard_service_tier;
+    let tier = ensure_supported(options.service_tier.as_ref(), "service_tier", standard.is_some())?;
+    let tier = tier.map(|tier| match tier {
+        ServiceTier::Standard => standard.unwrap_or_default(),
+        tier => tier.as_str(),
+    });
+    Ok(body
+        .set_some("verbosity", verbosity.map(Verbosity::name))
+        .set_some("logprobs", logprobs.map(|_| true))
+        .set_some("top_logprobs", logprobs)
+        .set_some("service_tier", tier)
+        .set_some("prompt_cache_key", cache_key))
 }
 
 /// Sets the fields for the tool definitions, which are already encoded, and for the options that
@@ -69,14 +105,24 @@ pub(super) fn set_tools(
         // Tools are omitted if the dialect does not support `tool_choice`.
         (ToolChoice::None, _) if !declared => None,
         (ToolChoice::None, _) => Some(json!("none")),
-        (ToolChoice::Required, ToolChoices::Keywords | ToolChoices::KeywordsAndNamed) => {
-            Some(json!("required"))
+        (
+            ToolChoice::Required,
+            ToolChoices::Keywords
+            | ToolChoices::KeywordsAndNamed
+            | ToolChoices::KeywordsNamedAndAllowed,
+        ) => Some(json!("required")),
+        (ToolChoice::Allowed { names, required }, ToolChoices::KeywordsNamedAndAllowed) => {
+            Some(allowed_tools(names, *required, tool_names))
         }
-        (ToolChoice::Tool(name), ToolChoices::KeywordsAndNamed) => {
+        (
+            ToolChoice::Tool(name),
+            ToolChoices::KeywordsAndNamed | ToolChoices::KeywordsNamedAndAllowed,
+        ) => {
             let name = tool_names.sent_name(name);
             Some(json!({ "type": "function", "function": { "name": name } }))
         }
-        (ToolChoice::Required, ToolChoices::None)
+        (ToolChoice::Allowed { .. }, _)
+        | (ToolChoice::Required, ToolChoices::None)
         | (ToolChoice::Tool(_), ToolChoices::None | ToolChoices::Keywords) => {
             return Err(unsupported_error(WIRE_NAME, "tool_choice"));
         }
@@ -91,6 +137,14 @@ pub(super) fn set_tools(
         None => body,
     };
     Ok(body.set_some("tool_choice", tool_choice).set_some("parallel_tool_calls", several))
+}
+
+/// Returns the `tool_choice` that allows only some tools.
+fn allowed_tools(names: &[String], required: bool, tool_names: &ToolNames) -> Value {
+    let function = |name: &String| json!({ "type": "function", "function": { "name": tool_names.sent_name(name) } });
+    let tools: Vec<_> = names.iter().map(function).collect();
+    let mode = if required { "required" } else { "auto" };
+    json!({ "type": "allowed_tools", "allowed_tools": { "mode": mode, "tools": tools } })
 }
 
 fn set_reasoning(

@@ -14,10 +14,11 @@ use crate::item::{ProviderData, RawJson};
 use crate::provider::codec::decode::item_key;
 use crate::provider::codec::failure::protocol_error;
 use crate::provider::codec::lenient::deserialize_json;
+use crate::provider::codec::logprobs::read_tokens;
 use crate::provider::wires::openai::arguments_text;
 use crate::provider::wires::openai_responses::passthrough::{self, MessagePart, PROVIDER_NAME};
 use crate::small_map::SmallMap;
-use crate::turn::{MAX_ITEMS, TurnBuilder};
+use crate::turn::{MAX_ITEMS, TokenLogprob, TurnBuilder};
 use crate::usage::Billing;
 
 /// An item's position, as reported by an event. The index takes precedence over the item id,
@@ -334,6 +335,13 @@ impl OutputItems {
         }
     }
 
+    /// Adds the log probabilities of all messages to the turn.
+    pub(super) fn push_logprobs(&mut self, turn: &mut TurnBuilder) {
+        for slot in self.slots.iter_mut().filter(|slot| !slot.logprobs.is_empty()) {
+            turn.push_logprobs(std::mem::take(&mut slot.logprobs));
+        }
+    }
+
     pub(super) fn has_refusal(&self) -> bool {
         let refuses =
             |slot: &Slot| matches!(&slot.kind, SlotKind::Message(parts) if parts.has_refusal());
@@ -390,6 +398,7 @@ impl OutputItems {
             kind,
             is_done: false,
             data: None,
+            logprobs: Vec::new(),
             is_matched: false,
             finished_json: None,
         };
@@ -488,6 +497,8 @@ impl OutputItems {
                 if item.phase.get() == Some("commentary") {
                     turn.mark_commentary(key);
                 }
+                let parts = item.content.0.iter().filter_map(|part| part.logprobs);
+                slot.logprobs = parts.flat_map(read_tokens).collect();
                 slot.data = passthrough::message_data(raw, &item.content.0, after);
             }
             SlotKind::Reasoning(parts) => {
@@ -528,6 +539,8 @@ struct Slot {
     is_done: bool,
     /// The item's provider data, which is sent back verbatim.
     data: Option<RawJson>,
+    /// The log probabilities of a message's tokens.
+    logprobs: Vec<TokenLogprob>,
     /// Whether the terminal event contained the item.
     is_matched: bool,
     /// The finished item as it was received in the item's end event. `None` if the item is large,

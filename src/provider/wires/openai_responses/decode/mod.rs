@@ -187,6 +187,7 @@ impl Decoder {
         }
         turn.set_service_tier(response.service_tier.or_empty());
         self.items.count_server_tool_calls(turn);
+        self.items.push_logprobs(turn);
         // The usage is set after the retraction, which would otherwise count the same usage again.
         if let Some(usage) = &response.usage.0 {
             turn.set_usage(usage.to_usage());

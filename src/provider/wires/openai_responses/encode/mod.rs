@@ -13,7 +13,7 @@ use serde::Serialize;
 use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::InputItems;
 use self::options::{
-    reasoning_options, refuse_unsupported, supports_reasoning, text_options, tool_choice,
+    included_data, reasoning_options, refuse_unsupported, text_options, tool_choice,
 };
 use crate::error::Error;
 use crate::item::RawJson;
@@ -24,6 +24,7 @@ use crate::provider::codec::portable_values::ServerKind;
 use crate::provider::codec::schema::{
     rewrite_parameters_of, to_openai_parameters_schema, to_openai_strict_schema,
 };
+use crate::provider::wires::openai::openai_service_tier;
 use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::wires::openai_responses::passthrough::PROVIDER_NAME;
 use crate::request::Request;
@@ -54,8 +55,8 @@ use crate::request::Request;
 /// # Errors
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
-/// `seed`, `frequency_penalty`, `presence_penalty` and a `reasoning` budget, which the API does not
-/// support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
+/// `seed`, `frequency_penalty`, `presence_penalty`, `citations` and a `reasoning` budget, which the
+/// API does not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
 /// nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_for(request, model, ServerKind::Vendor)
@@ -101,7 +102,6 @@ pub(super) fn encode_for(
         true => TOOL_SEARCH,
         false => b"",
     };
-    let include = supports_reasoning(model).then_some(["reasoning.encrypted_content"]);
     let stable = context.stable_system();
     let instructions = (!stable.is_empty()).then(|| stable.to_json());
     let metadata = (!options.metadata.is_empty()).then_some(&options.metadata);
@@ -109,12 +109,15 @@ pub(super) fn encode_for(
         .set("model", model)
         .set("stream", true)
         .set("store", false)
-        .set_some("include", include)
+        .set_list("include", &included_data(options, model))
         .set_some("max_output_tokens", options.max_output_tokens)
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
-        .set_some("reasoning", options.reasoning.map(reasoning_options).transpose()?)
-        .set_some("text", text_options(&options.output)?)
+        .set_some("top_logprobs", options.logprobs)
+        .set_object("reasoning", reasoning_options(options)?)
+        .set_object("text", text_options(options)?)
+        .set_some("service_tier", openai_service_tier(options))
+        .set_some("prompt_cache_key", options.prompt_cache_key.as_ref())
         .set_some("instructions", instructions);
     let body = match tools.is_empty() {
         true => body,

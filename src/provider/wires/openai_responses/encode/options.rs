@@ -3,10 +3,12 @@
 use serde_json::{Value, json};
 
 use crate::error::Error;
-use crate::provider::codec::body::{ensure_options_unset, unsupported_error};
+use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::to_openai_output_schema;
-use crate::request::{Options, Output, Reasoning, ToolChoice, ToolNames};
+use crate::request::{
+    Options, Output, Reasoning, ReasoningSummary, ToolChoice, ToolNames, Verbosity,
+};
 
 /// The name of the Responses API in error messages.
 pub(super) const WIRE_NAME: &str = "OpenAI Responses";
@@ -20,6 +22,7 @@ pub(super) fn refuse_unsupported(options: &Options) -> Result<(), Error> {
             ("seed", options.seed.is_some()),
             ("frequency_penalty", options.frequency_penalty.is_some()),
             ("presence_penalty", options.presence_penalty.is_some()),
+            ("citations", options.citations),
         ],
     )
 }
@@ -35,33 +38,51 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
     !does_not.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns a request's `reasoning` object, which asks for a summary, because OpenAI returns no
-/// other reasoning text.
-pub(super) fn reasoning_options(reasoning: Reasoning) -> Result<Value, Error> {
-    match reasoning {
-        Reasoning::Off => Ok(json!({ "effort": EffortNames::OPENAI.off })),
-        Reasoning::Budget(_) => Err(unsupported_error(WIRE_NAME, "reasoning")),
-        Reasoning::Effort(effort) => {
-            Ok(json!({ "effort": EffortNames::OPENAI.name_of(effort), "summary": "auto" }))
+/// Returns a request's `reasoning` object. If an effort is set, the object asks for a summary unless
+/// the options say otherwise, because OpenAI returns no other reasoning text.
+pub(super) fn reasoning_options(options: &Options) -> Result<ObjectWriter, Error> {
+    let (effort, summary) = match options.reasoning {
+        None => (None, None),
+        Some(Reasoning::Off) => (Some(EffortNames::OPENAI.off), None),
+        Some(Reasoning::Budget(_)) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
+        Some(Reasoning::Effort(effort)) => {
+            (Some(EffortNames::OPENAI.name_of(effort)), Some(ReasoningSummary::Auto))
         }
-    }
+    };
+    let summary = match options.reasoning_summary.filter(|_| effort != Some("none")).or(summary) {
+        None | Some(ReasoningSummary::Off) => None,
+        Some(ReasoningSummary::Auto) => Some("auto"),
+        Some(ReasoningSummary::Concise) => Some("concise"),
+        Some(ReasoningSummary::Detailed) => Some("detailed"),
+    };
+    Ok(ObjectWriter::default().set_some("effort", effort).set_some("summary", summary))
 }
 
-pub(super) fn text_options(output: &Output) -> Result<Option<Value>, Error> {
-    let format = match output {
-        Output::Text => return Ok(None),
-        Output::Json => json!({ "type": "json_object" }),
+/// Returns a request's `text` object: the format and the length of the answer.
+pub(super) fn text_options(options: &Options) -> Result<ObjectWriter, Error> {
+    let format = match &options.output {
+        Output::Text => None,
+        Output::Json => Some(json!({ "type": "json_object" })),
         Output::Schema(output) => {
             let (schema, strict) = to_openai_output_schema(&output.schema)?;
-            json!({
+            Some(json!({
                 "type": "json_schema",
                 "name": output.name,
                 "schema": schema,
                 "strict": strict,
-            })
+            }))
         }
     };
-    Ok(Some(json!({ "format": format })))
+    Ok(ObjectWriter::default()
+        .set_some("format", format)
+        .set_some("verbosity", options.verbosity.map(Verbosity::name)))
+}
+
+/// The data that is included in a response only if it is requested.
+pub(super) fn included_data(options: &Options, model: &str) -> Vec<&'static str> {
+    let reasoning = supports_reasoning(model).then_some("reasoning.encrypted_content");
+    let logprobs = options.logprobs.map(|_| "message.output_text.logprobs");
+    reasoning.into_iter().chain(logprobs).collect()
 }
 
 pub(super) fn tool_choice(choice: &ToolChoice, names: &ToolNames) -> Option<Value> {
@@ -71,6 +92,12 @@ pub(super) fn tool_choice(choice: &ToolChoice, names: &ToolNames) -> Option<Valu
         ToolChoice::Required => Some(json!("required")),
         ToolChoice::Tool(name) => {
             Some(json!({ "type": "function", "name": names.sent_name(name) }))
+        }
+        ToolChoice::Allowed { names: allowed, required } => {
+            let function = |name| json!({ "type": "function", "name": names.sent_name(name) });
+            let tools: Vec<_> = allowed.iter().map(|name| function(name)).collect();
+            let mode = if *required { "required" } else { "auto" };
+            Some(json!({ "type": "allowed_tools", "mode": mode, "tools": tools }))
         }
     }
 }
