@@ -46,6 +46,25 @@ pub struct Media {
     /// send the name of a file, so that the model can refer to it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
+    /// How closely the model looks at the image or file. The Chat wire (for images), the Responses
+    /// wire and Gemini 3 and later models have such a setting. On other wires, it has no effect.
+    /// <https://developers.openai.com/api/docs/guides/images-vision#specify-image-input-detail-level>,
+    /// <https://ai.google.dev/gemini-api/docs/media-resolution>
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<Detail>,
+}
+
+/// How closely a model looks at an image or a file. More detail costs more tokens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[non_exhaustive]
+pub enum Detail {
+    /// The model sees the image in a low resolution.
+    Low,
+    /// The model sees the image in a high resolution.
+    High,
+    /// The model sees the image in its own resolution, as far as the model supports it.
+    Original,
 }
 
 /// The data of an image or a file, given either as inline bytes or as a URL. A `MediaSource` can be
@@ -58,6 +77,14 @@ pub enum MediaSource {
     Data(String),
     /// A URL that the provider fetches.
     Url(String),
+    /// The id of a file that was uploaded to the provider, for example `file-…` (OpenAI),
+    /// `file_…` (Anthropic) or `files/…` (Gemini). Only the provider that issued the id accepts it.
+    /// The Messages and Responses wires accept images and files by id, OpenAI's and Azure's dialects
+    /// of the Chat wire accept files, and Gemini accepts the ids of its own Files API.
+    /// <https://platform.claude.com/docs/en/build-with-claude/files>,
+    /// <https://developers.openai.com/api/docs/guides/file-inputs>,
+    /// <https://ai.google.dev/gemini-api/docs/files>
+    FileId(String),
 }
 
 impl Content {
@@ -79,11 +106,20 @@ impl Content {
 }
 
 impl Media {
-    /// Returns a URL for the image or file. For inline bytes, the URL is a `data:` URL.
-    pub(crate) fn to_url(&self) -> Cow<'_, str> {
+    /// Creates an image or a file without a name.
+    pub fn new(media_type: impl Into<String>, source: impl Into<MediaSource>) -> Self {
+        Self { media_type: media_type.into(), source: source.into(), name: None, detail: None }
+    }
+
+    /// Returns a URL for the image or file, or `None` if only its id is known. For inline bytes, the
+    /// URL is a `data:` URL.
+    pub(crate) fn to_url(&self) -> Option<Cow<'_, str>> {
         match &self.source {
-            MediaSource::Data(data) => format!("data:{};base64,{data}", self.media_type).into(),
-            MediaSource::Url(url) => url.into(),
+            MediaSource::Data(data) => {
+                Some(format!("data:{};base64,{data}", self.media_type).into())
+            }
+            MediaSource::Url(url) => Some(url.into()),
+            MediaSource::FileId(_) => None,
         }
     }
 }
@@ -110,7 +146,7 @@ impl Part {
     /// # let _ = message;
     /// ```
     pub fn image(media_type: impl Into<String>, source: impl Into<MediaSource>) -> Self {
-        Self::Image(Media { media_type: media_type.into(), source: source.into(), name: None })
+        Self::Image(Media::new(media_type, source))
     }
 
     /// Creates a file part, for example for a PDF, from bytes, from base64 text, or from a
@@ -125,13 +161,23 @@ impl Part {
     /// # Ok::<(), std::io::Error>(())
     /// ```
     pub fn file(media_type: impl Into<String>, source: impl Into<MediaSource>) -> Self {
-        Self::File(Media { media_type: media_type.into(), source: source.into(), name: None })
+        Self::File(Media::new(media_type, source))
     }
 
     /// Sets the [name](Media::name) of an image or a file. A text part has no name.
     pub fn with_name(mut self, name: impl Into<String>) -> Self {
         match &mut self {
             Self::Image(media) | Self::File(media) => media.name = Some(name.into()),
+            Self::Text { .. } => {}
+        }
+        self
+    }
+
+    /// Sets how closely the model looks at an image or a file; see [`Media::detail`]. A text part
+    /// has no detail.
+    pub fn with_detail(mut self, detail: Detail) -> Self {
+        match &mut self {
+            Self::Image(media) | Self::File(media) => media.detail = Some(detail),
             Self::Text { .. } => {}
         }
         self
@@ -144,7 +190,7 @@ const LENIENT_BASE64: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_allow_trailing_bits(true);
 
 impl MediaSource {
-    /// Decodes the inline bytes. Returns `None` for a URL, and for data that is not base64. Padding
+    /// Decodes the inline bytes. Returns `None` for a URL or a file's id, and for data that is not base64. Padding
     /// is optional, and white space is ignored.
     ///
     /// ```
@@ -160,7 +206,7 @@ impl MediaSource {
                     base64.bytes().filter(|byte| !byte.is_ascii_whitespace()).collect();
                 GeneralPurpose::new(&STANDARD, LENIENT_BASE64).decode(digits).ok()
             }
-            Self::Url(_) => None,
+            Self::Url(_) | Self::FileId(_) => None,
         }
     }
 }
@@ -247,6 +293,14 @@ mod tests {
             &vec![Part::image("image/png", MediaSource::Url("https://a.example/b.png".into()))]
                 .into(),
             r#"[{"type":"image","media_type":"image/png","url":"https://a.example/b.png"}]"#,
+        );
+        round_trip(
+            &vec![
+                Part::image("image/png", MediaSource::FileId("file-1".into()))
+                    .with_detail(Detail::Original),
+            ]
+            .into(),
+            r#"[{"type":"image","media_type":"image/png","file_id":"file-1","detail":"original"}]"#,
         );
     }
     #[track_caller]

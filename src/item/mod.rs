@@ -24,7 +24,7 @@ mod truncate;
 mod turn_info;
 mod used_id_filter;
 
-pub use content::{Content, Media, MediaSource, Part};
+pub use content::{Content, Detail, Media, MediaSource, Part};
 pub use effect_report::{EffectReport, Evidence, SideEffect};
 pub(crate) use encoding_key::EncodingKey;
 pub(crate) use grant::is_same_json;

@@ -11,8 +11,9 @@ impl Content {
         let part_len = |part: &Part| match part {
             Part::Text { text } => text.len(),
             Part::Image(media) | Part::File(media) => {
-                let Media { media_type, source, name } = media;
-                let (MediaSource::Data(text) | MediaSource::Url(text)) = source;
+                let Media { media_type, source, name, detail: _ } = media;
+                let (MediaSource::Data(text) | MediaSource::Url(text) | MediaSource::FileId(text)) =
+                    source;
                 media_type.len() + text.len() + name.as_ref().map_or(0, String::len)
             }
         };

@@ -29,6 +29,7 @@ mod partial_sender;
 mod request;
 mod response;
 pub mod sse;
+mod stored_file;
 mod stored_items;
 
 pub use error_texts::ErrorTexts;

@@ -197,7 +197,7 @@ fn part(media_type: &str, source: MediaSource) -> Result<Part, RequestError> {
     if !is_valid {
         return Err(RequestError::new(400, "a file has no media type such as image/png"));
     }
-    let media = Media { media_type: media_type.to_ascii_lowercase(), source, name: None };
+    let media = Media::new(media_type.to_ascii_lowercase(), source);
     Ok(if media.media_type.starts_with("image/") { Part::Image(media) } else { Part::File(media) })
 }
 

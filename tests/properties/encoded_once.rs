@@ -91,7 +91,7 @@ fn any_provider_data() -> impl Strategy<Value = Option<Arc<ProviderData>>> {
 
 fn image_message() -> Item {
     let source = MediaSource::Data("iVBORw0KGgo=".into());
-    let picture = Part::Image(Media { media_type: "image/png".into(), source, name: None });
+    let picture = Part::Image(Media::new("image/png", source));
     Item::user(vec![Part::from("see"), picture])
 }
 

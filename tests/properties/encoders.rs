@@ -38,11 +38,7 @@ fn any_arguments() -> impl Strategy<Value = String> {
 }
 
 fn image_part() -> Part {
-    Part::Image(Media {
-        media_type: "image/png".into(),
-        source: MediaSource::Data("iVBORw0KGgo=".into()),
-        name: None,
-    })
+    Part::Image(Media::new("image/png", MediaSource::Data("iVBORw0KGgo=".into())))
 }
 
 /// One step of a conversation.

@@ -313,6 +313,8 @@ fn media_rows() -> Vec<ContentRow> {
     let image = |media_type: &'static str| Part::image(media_type, BASE64_MARK);
     let file = |media_type: &'static str| Part::file(media_type, BASE64_MARK);
     let url = |name: &str| MediaSource::Url(format!("https://a.example/{name}"));
+    // The id has the form of Gemini's ids. The other wires accept ids of any form.
+    let id = || MediaSource::FileId("files/MARK".to_owned());
     let named = || Part::file("application/pdf", b"%PDF-1.7").with_name("MARK.pdf");
     let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
     let result = |part: Part| items_with_result(ResultKind::Ok, part.into());
@@ -320,10 +322,12 @@ fn media_rows() -> Vec<ContentRow> {
         ("an image: PNG, JPEG, GIF or WebP", Box::new(move |_| user(image("image/png")))),
         ("an image of another type", Box::new(move |_| user(image("image/bmp")))),
         ("an image by URL", Box::new(move |_| user(Part::image("image/png", url("MARK.png"))))),
+        ("an image by id", Box::new(move |_| user(Part::image("image/png", id())))),
         ("an image as a file", Box::new(move |_| user(file("image/png")))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
         ("the name of a PDF", Box::new(move |_| user(named()))),
         ("a PDF by URL", Box::new(move |_| user(Part::file("application/pdf", url("MARK.pdf"))))),
+        ("a PDF by id", Box::new(move |_| user(Part::file("application/pdf", id())))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),
         ("an office document", Box::new(move |_| user(file(DOCX)))),
         ("audio", Box::new(move |_| user(file("audio/wav")))),

@@ -281,7 +281,7 @@ fn a_file_is_sent_with_its_name() {
 #[test]
 fn a_file_url_is_an_unsupported_error() {
     let source = MediaSource::Url("https://a.example/b.pdf".into());
-    let file = Part::File(Media { media_type: "application/pdf".into(), source, name: None });
+    let file = Part::File(Media::new("application/pdf", source));
     let error = encode_json(vec![Item::user(vec![file])]).unwrap_err();
     assert_eq!(error.kind(), ErrorKind::Unsupported);
 }

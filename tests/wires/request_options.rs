@@ -7,6 +7,7 @@ use turnstream::request::ToolSpec;
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
 mod citations;
+mod files;
 mod logprobs;
 mod server_tools;
 mod settings;

@@ -6,6 +6,7 @@ use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use crate::error::Error;
+use crate::item::Detail;
 use crate::provider::codec::failure::protocol_error;
 use crate::provider::codec::lenient::{LenientNumber, deserialize_string};
 use crate::request::{Options, ServiceTier};
@@ -30,6 +31,15 @@ pub(in crate::provider) fn openai_service_tier(options: &Options) -> Option<&str
         ServiceTier::Standard => "default",
         tier => tier.as_str(),
     })
+}
+
+/// Returns OpenAI's name for the detail of an image.
+pub(in crate::provider) fn detail_name(detail: Detail) -> &'static str {
+    match detail {
+        Detail::Low => "low",
+        Detail::High => "high",
+        Detail::Original => "original",
+    }
 }
 
 /// Returns the JSON text of a call's arguments, which OpenAI sends as a string and some other

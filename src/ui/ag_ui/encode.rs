@@ -21,6 +21,7 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
+use crate::ui::stored_file::stored_file_text;
 
 /// Encodes a run's events as AG-UI events.
 #[derive(Clone, Debug, Default)]
@@ -658,6 +659,10 @@ fn part_to_json(part: &Part) -> Value {
         let (source, value) = match &media.source {
             MediaSource::Data(data) => ("data", data),
             MediaSource::Url(url) => ("url", url),
+            // The protocol only has these two sources, and a page cannot read the file.
+            MediaSource::FileId(_) => {
+                return json!({ "type": "text", "text": stored_file_text(media) });
+            }
         };
         json!({
             "type": kind,

@@ -142,7 +142,7 @@ pub(super) struct DataChunk<'a, T> {
 #[derive(Debug, Serialize)]
 #[serde(tag = "type", rename_all = "kebab-case", rename_all_fields = "camelCase")]
 pub(super) enum MessagePart<'a> {
-    Text { text: &'a str },
+    Text { text: Cow<'a, str> },
     File { media_type: &'a str, url: Cow<'a, str> },
 }
 

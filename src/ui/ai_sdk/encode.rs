@@ -16,6 +16,7 @@ use crate::ui::message_name::MessageName;
 use crate::ui::nested_run::{NestedRun, call_path};
 use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
+use crate::ui::stored_file::stored_file_text;
 use crate::ui::stored_items::appended_item_id;
 
 /// Encodes a run's events as a single message.
@@ -624,14 +625,15 @@ pub(super) fn content_to_json(content: &Content) -> RawJson {
 
 pub(super) fn content_to_parts(content: &Content) -> Vec<MessagePart<'_>> {
     match content {
-        Content::Text(text) => vec![MessagePart::Text { text }],
+        Content::Text(text) => vec![MessagePart::Text { text: text.into() }],
         Content::Parts(parts) => parts
             .iter()
             .map(|part| match part {
-                Part::Text { text } => MessagePart::Text { text },
-                Part::Image(media) | Part::File(media) => {
-                    MessagePart::File { media_type: &media.media_type, url: media.to_url() }
-                }
+                Part::Text { text } => MessagePart::Text { text: text.into() },
+                Part::Image(media) | Part::File(media) => match media.to_url() {
+                    Some(url) => MessagePart::File { media_type: &media.media_type, url },
+                    None => MessagePart::Text { text: stored_file_text(media).into() },
+                },
             })
             .collect(),
     }

@@ -135,5 +135,5 @@ pub(crate) fn provider_item_texts(turn: &Turn) -> Vec<String> {
 
 /// A part with a file.
 pub(crate) fn file_part(media_type: &str, source: turnstream::item::MediaSource) -> Part {
-    Part::File(turnstream::item::Media { media_type: media_type.into(), source, name: None })
+    Part::File(turnstream::item::Media::new(media_type, source))
 }

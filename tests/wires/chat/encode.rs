@@ -158,11 +158,7 @@ fn an_assistant_message_separates_result_and_user_if_the_dialect_requires_it() {
 
 #[test]
 fn media_are_encoded_or_rejected_according_to_the_dialect() {
-    let media = |media_type: &str, source: MediaSource| Media {
-        media_type: media_type.into(),
-        source,
-        name: None,
-    };
+    let media = |media_type: &str, source: MediaSource| Media::new(media_type, source);
     let data = || MediaSource::Data("AAAA".into());
     let url = || MediaSource::Url("https://a.example/b".into());
     let parts = [

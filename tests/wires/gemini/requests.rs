@@ -162,7 +162,7 @@ fn images_and_files_are_sent_as_bytes_or_url() {
     let parts = vec![
         "look".into(),
         Part::image("image/png", b"\0\0\0"),
-        Part::File(Media { media_type: "application/pdf".into(), source: url, name: None }),
+        Part::File(Media::new("application/pdf", url)),
     ];
     assert_eq!(
         encode_contents(vec![Item::user(parts)])[0]["parts"],

@@ -245,7 +245,7 @@ fn images_are_sent_next_to_the_text_of_prompts_and_results() {
 fn other_media_are_rejected() {
     let file = |media_type: &str| {
         let source = MediaSource::Data("TUFSSw==".into());
-        Part::File(Media { media_type: media_type.into(), source, name: None })
+        Part::File(Media::new(media_type, source))
     };
     for part in [
         Part::image("image/png", MediaSource::Url("https://a.example/a.png".to_owned())),

@@ -87,9 +87,7 @@ fn a_request_has_the_documented_shape() {
 
 #[test]
 fn files_are_encoded_in_messages_and_results() {
-    let file = |media_type: &str, source: MediaSource| {
-        Part::File(Media { media_type: media_type.into(), source, name: None })
-    };
+    let file = |media_type: &str, source: MediaSource| Part::File(Media::new(media_type, source));
     let parts: Vec<Part> = vec![
         file("application/pdf", MediaSource::Data("AAAA".into())),
         file("application/pdf", MediaSource::Data("AAAA".into())).with_name("report.pdf"),

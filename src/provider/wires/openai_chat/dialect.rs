@@ -86,6 +86,9 @@ pub struct Dialect {
     pub requires_message: bool,
     /// The supported types of non-text content.
     pub media_forms: MediaForms,
+    /// Whether files are accepted by the [id](crate::item::MediaSource::FileId) that the server
+    /// assigned when they were uploaded.
+    pub supports_file_ids: bool,
     /// The value of the `content` field in an assistant message that contains only tool calls.
     pub empty_content: EmptyContent,
     /// Specifies which earlier reasoning is sent back to the model.

@@ -88,9 +88,22 @@ impl CitationsConfig {
 #[derive(Serialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum Source<'a> {
-    Base64 { media_type: &'static str, data: &'a str },
-    Text { media_type: &'static str, data: String },
-    Url { url: &'a str },
+    Base64 {
+        media_type: &'static str,
+        data: &'a str,
+    },
+    Text {
+        media_type: &'static str,
+        data: String,
+    },
+    Url {
+        url: &'a str,
+    },
+    /// A file that was uploaded to Anthropic,
+    /// <https://platform.claude.com/docs/en/build-with-claude/files>.
+    File {
+        file_id: &'a str,
+    },
 }
 
 impl Block<'_> {

@@ -87,6 +87,7 @@ fn image_block<'a>(media: &'a Media, kind: &str) -> Result<Block<'a>, Error> {
         // content.
         (MediaSource::Url(url), Some(_)) => Source::Url { url },
         (MediaSource::Url(url), None) if matches!(kind, "" | "image/*") => Source::Url { url },
+        (MediaSource::FileId(file_id), _) => Source::File { file_id },
         (_, None) => return Err(unsupported_media(kind)),
     };
     Ok(Block::Image { source, cache_control: None })
@@ -106,6 +107,9 @@ fn document_block<'a>(
             Source::Base64 { media_type: PDF_TYPE, data }
         }
         MediaSource::Url(url) if matches!(kind, "" | PDF_TYPE) => Source::Url { url },
+        MediaSource::FileId(file_id) if is_text || matches!(kind, "" | PDF_TYPE) => {
+            Source::File { file_id }
+        }
         MediaSource::Data(_) if is_text => {
             let text = media.source.to_bytes().and_then(|bytes| String::from_utf8(bytes).ok());
             let Some(data) = text else {
@@ -117,7 +121,9 @@ fn document_block<'a>(
             }
             Source::Text { media_type: "text/plain", data }
         }
-        MediaSource::Data(_) | MediaSource::Url(_) => return Err(unsupported_media(kind)),
+        MediaSource::Data(_) | MediaSource::Url(_) | MediaSource::FileId(_) => {
+            return Err(unsupported_media(kind));
+        }
     };
     let title = media.name.as_deref();
     Ok(Some(Block::Document { source, title, citations, cache_control: None }))

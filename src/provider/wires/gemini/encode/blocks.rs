@@ -5,8 +5,11 @@ use std::borrow::Cow;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
-use crate::item::{self, MediaSource, ToolResult};
+use super::generation::ModelGeneration;
+use crate::error::{Error, ErrorKind};
+use crate::item::{self, Detail, Media, MediaSource, ToolResult};
 use crate::provider::codec::portable_values::result_text;
+use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart, append_paragraph};
 
 /// A message with a single role, whose parts are the consecutive items with that role.
 #[derive(Serialize)]
@@ -19,7 +22,7 @@ pub(super) struct Content<'a> {
 #[serde(untagged, rename_all_fields = "camelCase")]
 pub(super) enum Part<'a> {
     Text {
-        text: &'a str,
+        text: Cow<'a, str>,
         #[serde(skip_serializing_if = "std::ops::Not::not")]
         thought: bool,
         #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,9 +38,13 @@ pub(super) enum Part<'a> {
     },
     Inline {
         inline_data: InlineData<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        media_resolution: Option<MediaResolution>,
     },
     File {
         file_data: FileData<'a>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        media_resolution: Option<MediaResolution>,
     },
     Verbatim(Box<RawValue>),
 }
@@ -84,13 +91,40 @@ pub(super) struct InlineData<'a> {
 #[serde(rename_all = "camelCase")]
 pub(super) struct FileData<'a> {
     pub(super) mime_type: &'a str,
-    pub(super) file_uri: &'a str,
+    pub(super) file_uri: Cow<'a, str>,
+}
+
+/// The number of tokens that represent a part,
+/// <https://ai.google.dev/gemini-api/docs/media-resolution>.
+#[derive(Serialize)]
+pub(super) struct MediaResolution {
+    level: &'static str,
+}
+
+impl MediaResolution {
+    /// Returns the resolution for a part, which models before Gemini 3 do not accept.
+    fn of_media(media: &Media, generation: ModelGeneration) -> Option<Self> {
+        let level = match media.detail.filter(|_| generation == ModelGeneration::Gemini3OrLater)? {
+            Detail::Low => "MEDIA_RESOLUTION_LOW",
+            Detail::High => "MEDIA_RESOLUTION_HIGH",
+            Detail::Original => "MEDIA_RESOLUTION_ULTRA_HIGH",
+        };
+        Some(Self { level })
+    }
 }
 
 impl Part<'_> {
     /// Returns whether this is a call that is sent with the given id.
     pub(super) fn is_call_with_id(&self, id: &str) -> bool {
         matches!(self, Self::Call { function_call, .. } if function_call.id.as_deref() == Some(id))
+    }
+}
+
+impl ResponseValue<'_> {
+    /// Appends a paragraph to the text.
+    pub(super) fn append(&mut self, paragraph: &str) {
+        let (Self::Output(text) | Self::Error(text)) = self;
+        append_paragraph(text.to_mut(), paragraph);
     }
 }
 
@@ -104,25 +138,58 @@ pub(super) fn response_value(result: &ToolResult) -> ResponseValue<'_> {
 /// Returns a text part, unless the text is blank. For blank text, the API reports "Unable to submit
 /// request because it must have a text parameter."
 pub(super) fn text_part(text: &str) -> impl Iterator<Item = Part<'_>> {
-    let part = Part::Text { text, thought: false, thought_signature: None };
+    let part = Part::Text { text: text.into(), thought: false, thought_signature: None };
     (!text.trim().is_empty()).then_some(part).into_iter()
 }
 
-pub(super) fn content_parts(content: &item::Content) -> Vec<Part<'_>> {
-    match content {
-        item::Content::Text(text) => text_part(text).collect(),
-        item::Content::Parts(parts) => parts.iter().filter_map(content_part).collect(),
+/// Encodes the parts of a message or a result.
+///
+/// # Errors
+///
+/// Returns an error if the API lacks a part and `unsupported` does not replace it by a text.
+pub(super) fn content_parts(
+    content: &item::Content,
+    generation: ModelGeneration,
+    unsupported: UnsupportedPart,
+) -> Result<Vec<Part<'_>>, Error> {
+    let parts = match content {
+        item::Content::Text(text) => return Ok(text_part(text).collect()),
+        item::Content::Parts(parts) => parts,
+    };
+    let mut encoded = Vec::with_capacity(parts.len());
+    for part in parts {
+        match unsupported.apply(part, content_part(part, generation))? {
+            PartOrText::Part(part) => encoded.extend(part),
+            PartOrText::Text(text) => {
+                let text = Cow::Owned(text);
+                encoded.push(Part::Text { text, thought: false, thought_signature: None });
+            }
+        }
     }
+    Ok(encoded)
 }
 
-fn content_part(part: &item::Part) -> Option<Part<'_>> {
+/// The address of the Files API, below which the files have their ids, such as `files/abc-123`.
+const FILES_URL: &str = "https://generativelanguage.googleapis.com/v1beta/";
+
+fn content_part(part: &item::Part, generation: ModelGeneration) -> Result<Option<Part<'_>>, Error> {
     let media = match part {
-        item::Part::Text { text } => return text_part(text).next(),
+        item::Part::Text { text } => return Ok(text_part(text).next()),
         item::Part::Image(media) | item::Part::File(media) => media,
     };
     let mime_type = &media.media_type;
-    Some(match &media.source {
-        MediaSource::Data(data) => Part::Inline { inline_data: InlineData { mime_type, data } },
-        MediaSource::Url(file_uri) => Part::File { file_data: FileData { mime_type, file_uri } },
-    })
+    let media_resolution = MediaResolution::of_media(media, generation);
+    let file_uri = match &media.source {
+        MediaSource::Data(data) => {
+            let inline_data = InlineData { mime_type, data };
+            return Ok(Some(Part::Inline { inline_data, media_resolution }));
+        }
+        MediaSource::Url(url) => Cow::Borrowed(url.as_str()),
+        MediaSource::FileId(id) if id.starts_with("files/") => format!("{FILES_URL}{id}").into(),
+        MediaSource::FileId(_) => {
+            let message = "the Gemini wire only accepts ids of the Gemini Files API, `files/…`";
+            return Err(Error::new(ErrorKind::Unsupported, message).with_parameter("content"));
+        }
+    };
+    Ok(Some(Part::File { file_data: FileData { mime_type, file_uri }, media_resolution }))
 }

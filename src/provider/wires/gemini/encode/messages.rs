@@ -14,6 +14,7 @@ use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, ToolCall, ToolResult, TurnInfo};
 use crate::provider::codec::encode_context::JsonArray;
 use crate::provider::codec::portable_values::{USER_TEXT_PLACEHOLDER, arguments_as_object};
+use crate::provider::codec::unsupported_part::UnsupportedPart;
 use crate::provider::handoff;
 use crate::provider::wires::gemini::passthrough::{
     Continuation, PROVIDER_NAME, PassthroughFields, is_metadata,
@@ -72,18 +73,27 @@ impl<'a> Contents<'a> {
     }
 
     /// Adds an item to the contents. `at` is the history index immediately after the item.
-    pub(super) fn push(&mut self, item: &'a Item, at: usize) {
-        self.push_item(item);
+    pub(super) fn push(
+        &mut self,
+        item: &'a Item,
+        at: usize,
+        unsupported: UnsupportedPart,
+    ) -> Result<(), Error> {
+        self.push_item(item, unsupported)?;
         self.item_index = at;
+        Ok(())
     }
 
-    fn push_item(&mut self, item: &'a Item) {
+    fn push_item(&mut self, item: &'a Item, unsupported: UnsupportedPart) -> Result<(), Error> {
         let data = handoff(item, PROVIDER_NAME, self.model).data();
         let bound = data
             .and_then(|data| data.value.deserialize_as::<PassthroughFields>().ok())
             .unwrap_or_default();
         match &item.kind {
-            ItemKind::User { content } => self.push_parts("user", content_parts(content)),
+            ItemKind::User { content } => {
+                let parts = content_parts(content, self.generation, unsupported)?;
+                self.push_parts("user", parts);
+            }
             // The API has no system role for contents.
             ItemKind::System { text } => self.push_parts("user", text_part(text)),
             ItemKind::Text { text } => {
@@ -91,7 +101,7 @@ impl<'a> Contents<'a> {
                     let thought_signature = bound.thought_signature;
                     self.push_parts(
                         "model",
-                        [Part::Text { text, thought: false, thought_signature }],
+                        [Part::Text { text: text.into(), thought: false, thought_signature }],
                     );
                 }
             }
@@ -100,11 +110,12 @@ impl<'a> Contents<'a> {
                 if bound.thought_signature.is_some() {
                     let thought = bound.text.is_none();
                     let thought_signature = bound.thought_signature;
+                    let text = text.into();
                     self.push_parts("model", [Part::Text { text, thought, thought_signature }]);
                 }
             }
             ItemKind::ToolCall(call) => self.push_call(call, bound),
-            ItemKind::ToolResult(result) => self.push_result(result),
+            ItemKind::ToolResult(result) => self.push_result(result)?,
             // The token is sent outside of the contents.
             ItemKind::Other if data.is_some_and(is_metadata) => {}
             ItemKind::Other => {
@@ -112,6 +123,7 @@ impl<'a> Contents<'a> {
                 self.push_parts("model", data.and_then(raw).map(Part::Verbatim));
             }
         }
+        Ok(())
     }
 
     /// Adds a tool call. The call's id is sent only if the API assigned it, and as the API assigned
@@ -141,7 +153,7 @@ impl<'a> Contents<'a> {
         self.push_parts("model", [Part::Call { function_call, thought_signature }]);
     }
 
-    fn push_result(&mut self, result: &'a ToolResult) {
+    fn push_result(&mut self, result: &'a ToolResult) -> Result<(), Error> {
         let called = self.calls.get(result.call_id.as_str());
         let order = called.map_or(usize::MAX, |called| called.order);
         let name = called.map_or(result.name.as_str(), |called| called.name);
@@ -151,8 +163,11 @@ impl<'a> Contents<'a> {
             response: response_value(result),
             parts: Vec::new(),
         };
-        for part in content_parts(&result.content) {
+        let unsupported = UnsupportedPart::IN_TOOL_RESULTS;
+        for part in content_parts(&result.content, self.generation, unsupported)? {
             match part {
+                // The response has the text of the result, but not that of an omitted file.
+                Part::Text { text: Cow::Owned(text), .. } => response.response.append(&text),
                 Part::Text { .. } => {}
                 // A file specified by URL "is not supported in Gemini API" in a result.
                 Part::Inline { .. } if self.generation == ModelGeneration::Gemini3OrLater => {
@@ -162,6 +177,7 @@ impl<'a> Contents<'a> {
             }
         }
         self.results.push((order, Part::Response { function_response: response }));
+        Ok(())
     }
 
     fn push_parts(&mut self, role: &'static str, parts: impl IntoIterator<Item = Part<'a>>) {

@@ -72,7 +72,7 @@ pub(super) fn encode_for(request: &Request, model: &str, host: Host) -> Result<V
     let sent_items = paused.as_ref().map_or(usize::MAX, |paused| paused.preceding_items);
     let mut contents = Contents::new(model, &names, context.encoder_state().is_some());
     for (at, item) in context.items_to_encode().take(sent_items) {
-        contents.push(item, at);
+        contents.push(item, at, context.unsupported_part(at))?;
     }
     let contents = contents.finish()?;
     context.ensure_not_empty(contents.is_empty(), "content")?;

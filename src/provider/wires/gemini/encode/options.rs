@@ -75,7 +75,7 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Returns the API's name for a request's service tier. The API chooses no tier by itself.
+/// Returns the API's name for a request's service tier. The API does not choose a tier.
 pub(super) fn service_tier(options: &Options) -> Result<Option<&str>, Error> {
     match &options.service_tier {
         Some(ServiceTier::Auto) => Err(unsupported_error(WIRE_NAME, "service_tier")),

@@ -244,6 +244,9 @@ fn message_from_content<'a>(
 fn image_data(part: &Part) -> Result<&str, Error> {
     match part {
         Part::Image(Media { source: MediaSource::Data(data), .. }) => Ok(data),
+        Part::Image(Media { source: MediaSource::FileId(_), .. }) => {
+            Err(unsupported_media("an image by id"))
+        }
         Part::Image(_) => Err(unsupported_media("an image by URL")),
         Part::File(_) | Part::Text { .. } => Err(unsupported_media("a file")),
     }

@@ -10,7 +10,8 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::codec::cache_control::CacheControl;
 use crate::provider::codec::encode_context::SystemZone;
-use crate::provider::wires::openai_chat::dialect::MediaForms;
+use crate::provider::wires::openai::detail_name;
+use crate::provider::wires::openai_chat::dialect::{Dialect, MediaForms};
 
 #[derive(Serialize)]
 pub(super) struct Message<'a> {
@@ -202,17 +203,23 @@ impl<'a> Part<'a> {
     }
 }
 
-/// Encodes a content part that is not text. Returns an error if `takes` does not include the part's
-/// type.
-pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_>, Error> {
-    let (needs, what, part) = match part {
+/// Encodes a content part that is not text. Returns an error if the dialect does not support the
+/// part's type.
+pub(super) fn media_part<'a>(part: &'a item::Part, dialect: &Dialect) -> Result<Part<'a>, Error> {
+    let (is_supported, what, part) = match part {
         item::Part::Text { text } => return Ok(Part::text(text)),
         item::Part::Image(media) => {
             let (needs, what) = match &media.source {
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
                 MediaSource::Url(_) => (MediaForms::ImageUrls, "an image by URL"),
+                MediaSource::FileId(_) => return Err(unsupported_media_error("an image by id")),
             };
-            (needs, what, json!({ "type": "image_url", "image_url": { "url": media.to_url() } }))
+            let mut image = json!({ "url": media.to_url() });
+            if let Some(detail) = media.detail {
+                image["detail"] = detail_name(detail).into();
+            }
+            let part = json!({ "type": "image_url", "image_url": image });
+            (dialect.media_forms >= needs, what, part)
         }
         item::Part::File(media) => match &media.source {
             MediaSource::Data(data) if media.media_type.starts_with("audio/") => {
@@ -223,27 +230,33 @@ pub(super) fn media_part(part: &item::Part, takes: MediaForms) -> Result<Part<'_
                 };
                 let audio = json!({ "data": data, "format": format });
                 let part = json!({ "type": "input_audio", "input_audio": audio });
-                (MediaForms::FileBytes, "a sound", part)
+                (dialect.media_forms >= MediaForms::FileBytes, "a sound", part)
             }
-            source => {
-                let (needs, what) = match source {
-                    MediaSource::Data(_) => (MediaForms::FileBytes, "a file"),
+            MediaSource::FileId(id) => {
+                let part = json!({ "type": "file", "file": { "file_id": id } });
+                (dialect.supports_file_ids, "a file by id", part)
+            }
+            MediaSource::Data(_) | MediaSource::Url(_) => {
+                let (needs, what) = match &media.source {
                     MediaSource::Url(_) => (MediaForms::FileUrls, "a file by URL"),
+                    MediaSource::Data(_) | MediaSource::FileId(_) => {
+                        (MediaForms::FileBytes, "a file")
+                    }
                 };
                 let name = media.name.as_deref().unwrap_or("file");
                 let file = json!({ "filename": name, "file_data": media.to_url() });
-                (needs, what, json!({ "type": "file", "file": file }))
+                let part = json!({ "type": "file", "file": file });
+                (dialect.media_forms >= needs, what, part)
             }
         },
     };
-    match takes >= needs {
+    match is_supported {
         true => Ok(Part::Media(part)),
-        false => {
-            let message = format!(
-                "this dialect of the Chat Completions wire does not support \
-            {what}"
-            );
-            Err(Error::new(ErrorKind::Unsupported, message).with_parameter("content"))
-        }
+        false => Err(unsupported_media_error(what)),
     }
+}
+
+fn unsupported_media_error(what: &str) -> Error {
+    let message = format!("this dialect of the Chat Completions wire does not support {what}");
+    Error::new(ErrorKind::Unsupported, message).with_parameter("content")
 }

@@ -240,7 +240,7 @@ impl<'a> Messages<'a> {
                 encoded.push(Part::text(own));
                 continue;
             }
-            match unsupported.apply(part, media_part(part, self.dialect.media_forms))? {
+            match unsupported.apply(part, media_part(part, self.dialect))? {
                 PartOrText::Part(media) => {
                     has_media = true;
                     encoded.push(media);
@@ -317,7 +317,7 @@ impl<'a> Messages<'a> {
         let mut text = result_text(result);
         if let item::Content::Parts(parts) = &result.content {
             for part in parts.iter().filter(|part| part.as_text().is_none()) {
-                let encoded = media_part(part, self.dialect.media_forms);
+                let encoded = media_part(part, self.dialect);
                 match UnsupportedPart::IN_TOOL_RESULTS.apply(part, encoded)? {
                     PartOrText::Part(media) => self.result_media.push(media),
                     PartOrText::Text(description) => {

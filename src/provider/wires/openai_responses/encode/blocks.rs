@@ -4,7 +4,8 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
-use crate::item::{Content, Media, MediaSource, Part};
+use crate::item::{Content, Detail, Media, MediaSource, Part};
+use crate::provider::wires::openai::detail_name;
 
 /// An element of the input, with its `type` as the first field.
 #[derive(Serialize)]
@@ -34,7 +35,10 @@ pub(super) enum ContentPart<'a> {
         text: &'a str,
     },
     InputImage {
-        image_url: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        image_url: Option<Cow<'a, str>>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_id: Option<&'a str>,
         detail: &'static str,
     },
     InputFile {
@@ -44,6 +48,10 @@ pub(super) enum ContentPart<'a> {
         file_data: Option<Cow<'a, str>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         file_url: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        file_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        detail: Option<&'static str>,
     },
 }
 
@@ -54,9 +62,11 @@ pub(super) fn content_parts(content: &Content) -> Vec<ContentPart<'_>> {
             .iter()
             .filter_map(|part| match part {
                 Part::Text { text } => text_part(text),
-                Part::Image(media) => {
-                    Some(ContentPart::InputImage { image_url: media.to_url(), detail: "auto" })
-                }
+                Part::Image(media) => Some(ContentPart::InputImage {
+                    image_url: media.to_url(),
+                    file_id: file_id(media),
+                    detail: media.detail.map_or("auto", detail_name),
+                }),
                 Part::File(media) => Some(file_part(media)),
             })
             .collect(),
@@ -68,19 +78,29 @@ pub(super) fn text_part(text: &str) -> Option<ContentPart<'_>> {
 }
 
 fn file_part(media: &Media) -> ContentPart<'_> {
-    match &media.source {
+    // A file has no original resolution.
+    let detail = media.detail.map(|detail| match detail {
+        Detail::Low => "low",
+        Detail::High | Detail::Original => "high",
+    });
+    let (filename, file_data, file_url) = match &media.source {
         // The API determines a file's type from its file name extension.
         MediaSource::Data(_) => {
             let unnamed = || format!("file.{}", file_extension(&media.media_type)).into();
-            ContentPart::InputFile {
-                filename: Some(media.name.as_deref().map_or_else(unnamed, Cow::Borrowed)),
-                file_data: Some(media.to_url()),
-                file_url: None,
-            }
+            let name = media.name.as_deref().map_or_else(unnamed, Cow::Borrowed);
+            (Some(name), media.to_url(), None)
         }
-        MediaSource::Url(url) => {
-            ContentPart::InputFile { filename: None, file_data: None, file_url: Some(url) }
-        }
+        MediaSource::Url(url) => (None, None, Some(url.as_str())),
+        MediaSource::FileId(_) => (None, None, None),
+    };
+    ContentPart::InputFile { filename, file_data, file_url, file_id: file_id(media), detail }
+}
+
+/// Returns the id of a file that was uploaded to OpenAI.
+fn file_id(media: &Media) -> Option<&str> {
+    match &media.source {
+        MediaSource::FileId(id) => Some(id),
+        MediaSource::Data(_) | MediaSource::Url(_) => None,
     }
 }
 

@@ -1,0 +1,102 @@
+//! Files that were uploaded to the provider, and the detail of images.
+
+use turnstream::item::{Detail, MediaSource, Part, ResultKind, ToolResult};
+
+use super::*;
+
+fn by_id(id: &str) -> MediaSource {
+    MediaSource::FileId(id.to_owned())
+}
+
+/// Encodes a message that contains a single part, and returns the part.
+fn sent(wire: Wire, part: Part) -> Result<Value, Error> {
+    let history = History::from_items("h", [Item::user(vec!["look".into(), part])]);
+    let body = wire.encode(&Request::new(history))?;
+    let (message, parts) = match wire {
+        Wire::Responses => (&body["input"][0], "content"),
+        Wire::Gemini => (&body["contents"][0], "parts"),
+        Wire::Messages | Wire::Chat | Wire::CompatibleChat | Wire::Ollama => {
+            (&body["messages"][0], "content")
+        }
+    };
+    Ok(message[parts][1].clone())
+}
+
+#[track_caller]
+fn check_refused(wire: Wire, part: Part) {
+    let error = sent(wire, part).expect_err("the wire lacks the part");
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("content")));
+}
+
+#[test]
+fn a_file_is_sent_by_the_id_that_the_provider_assigned() {
+    let pdf = || Part::file("application/pdf", by_id("file-1"));
+    let document = json!({ "type": "document", "source": { "type": "file", "file_id": "file-1" } });
+    let mut messages = sent(Wire::Messages, pdf()).unwrap();
+    messages.as_object_mut().unwrap().shift_remove("cache_control");
+    assert_eq!(messages, document);
+    let chat = json!({ "type": "file", "file": { "file_id": "file-1" } });
+    assert_eq!(sent(Wire::Chat, pdf()).unwrap(), chat);
+    let responses = json!({ "type": "input_file", "file_id": "file-1" });
+    assert_eq!(sent(Wire::Responses, pdf()).unwrap(), responses);
+    for wire in [Wire::CompatibleChat, Wire::Gemini, Wire::Ollama] {
+        check_refused(wire, pdf());
+    }
+    let uri = "https://generativelanguage.googleapis.com/v1beta/files/abc";
+    let gemini = json!({ "fileData": { "mimeType": "application/pdf", "fileUri": uri } });
+    let part = Part::file("application/pdf", by_id("files/abc"));
+    assert_eq!(sent(Wire::Gemini, part).unwrap(), gemini);
+}
+
+#[test]
+fn an_image_is_sent_by_its_id() {
+    let image = || Part::image("image/png", by_id("file-1"));
+    let messages = sent(Wire::Messages, image()).unwrap();
+    assert_eq!(messages["source"], json!({ "type": "file", "file_id": "file-1" }));
+    let responses = json!({ "type": "input_image", "file_id": "file-1", "detail": "auto" });
+    assert_eq!(sent(Wire::Responses, image()).unwrap(), responses);
+    for wire in [Wire::Chat, Wire::CompatibleChat, Wire::Gemini, Wire::Ollama] {
+        check_refused(wire, image());
+    }
+}
+
+#[test]
+fn an_id_that_gemini_does_not_accept_is_described_in_a_result_and_in_an_earlier_message() {
+    let pdf = || Part::file("application/pdf", by_id("file-1")).with_name("a.pdf");
+    let (call_id, name) = ("c1".to_owned(), "look".to_owned());
+    let content = vec!["found".into(), pdf()].into();
+    let result = ToolResult { call_id, name, content, kind: ResultKind::Ok, report: None };
+    let items = [
+        Item::user(pdf()),
+        Item::tool_call("c1", "look", "{}"),
+        Item::tool_result(result),
+        Item::text("So."),
+        Item::user("And?"),
+    ];
+    let body = Wire::Gemini.encode(&Request::new(History::from_items("h", items))).unwrap();
+    let omitted = "[The file `a.pdf` (application/pdf) was omitted, because this model cannot \
+                   receive it]";
+    assert_eq!(body["contents"][0]["parts"][0]["text"], omitted);
+    let response = &body["contents"][2]["parts"][0]["functionResponse"]["response"];
+    assert_eq!(response["output"], format!("found\n\n{omitted}"));
+}
+
+#[test]
+fn the_detail_of_an_image_is_sent_where_the_wire_has_one() {
+    let image = |detail| Part::image("image/png", b"\0\0\0").with_detail(detail);
+    let chat = sent(Wire::Chat, image(Detail::Low)).unwrap();
+    assert_eq!(chat["image_url"]["detail"], "low");
+    let responses = sent(Wire::Responses, image(Detail::Original)).unwrap();
+    assert_eq!(responses["detail"], "original");
+    let gemini = sent(Wire::Gemini, image(Detail::High)).unwrap();
+    assert_eq!(gemini["mediaResolution"], json!({ "level": "MEDIA_RESOLUTION_HIGH" }));
+    let file = Part::file("application/pdf", b"%PDF").with_detail(Detail::Original);
+    assert_eq!(sent(Wire::Responses, file).unwrap()["detail"], "high");
+
+    let plain = Part::image("image/png", b"\0\0\0");
+    assert_eq!(sent(Wire::Messages, image(Detail::Low)), sent(Wire::Messages, plain.clone()));
+    assert_eq!(sent(Wire::Chat, plain).unwrap()["image_url"].get("detail"), None);
+    let history = History::from_items("h", [Item::user(image(Detail::High))]);
+    let older = gemini::encode(&Request::new(history), "gemini-2.5-flash").unwrap();
+    assert!(!String::from_utf8(older).unwrap().contains("mediaResolution"));
+}
