@@ -33,12 +33,19 @@ pub struct Window {
     by_model: Option<Arc<dyn ContextWindows>>,
     threshold_percent: u32,
     counter: Arc<dyn CountTokens>,
+    uses_provider_counts: bool,
 }
 
 impl Window {
     /// Creates a window of `tokens` tokens, shared by the request and the answer.
     pub fn new(tokens: u64) -> Self {
-        Self { tokens, by_model: None, threshold_percent: 80, counter: Arc::new(BytesDiv4) }
+        Self {
+            tokens,
+            by_model: None,
+            threshold_percent: 80,
+            counter: Arc::new(BytesDiv4),
+            uses_provider_counts: false,
+        }
     }
 
     /// Creates a window whose size depends on the model. `otherwise` is the number of tokens for
@@ -77,6 +84,25 @@ impl Window {
     pub fn with_counter(mut self, counter: impl CountTokens + 'static) -> Self {
         self.counter = Arc::new(counter);
         self
+    }
+
+    /// Lets an agent ask the provider to [count](crate::Provider::count_tokens) the tokens of a
+    /// request before it decides whether to compact the history. The count replaces the estimate.
+    /// If the provider cannot count, or if counting fails, the estimate is used; a failure is
+    /// reported to [`Hook::on_failure`](crate::agent::hook::Hook::on_failure).
+    ///
+    /// Each count costs one request more, which delays the turn. The provider is therefore asked
+    /// only if the estimate exceeds half of the threshold. An attempt is limited by
+    /// [`Limits::compactor_timeout`](crate::agent::Limits::compactor_timeout).
+    pub fn with_provider_counts(mut self) -> Self {
+        self.uses_provider_counts = true;
+        self
+    }
+
+    /// Returns whether an agent asks the provider to count tokens; see
+    /// [`with_provider_counts`](Self::with_provider_counts).
+    pub fn uses_provider_counts(&self) -> bool {
+        self.uses_provider_counts
     }
 
     /// Returns the size of the window, in tokens. If the size [depends on the

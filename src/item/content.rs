@@ -77,10 +77,10 @@ pub enum MediaSource {
     Data(String),
     /// A URL that the provider fetches.
     Url(String),
-    /// The id of a file that was uploaded to the provider, for example `file-…` (OpenAI),
-    /// `file_…` (Anthropic) or `files/…` (Gemini). Only the provider that issued the id accepts it.
-    /// The Messages and Responses wires accept images and files by id, OpenAI's and Azure's dialects
-    /// of the Chat wire accept files, and Gemini accepts the ids of its own Files API.
+    /// The id of a file that was uploaded to the provider, for example `file-…` (OpenAI), `file_…`
+    /// (Anthropic) or `files/…` (Gemini). Only the provider that issued the id accepts it. The
+    /// Messages and Responses wires accept images and files by id, OpenAI's and Azure's dialects of
+    /// the Chat wire accept files, and Gemini accepts the ids of its own Files API.
     /// <https://platform.claude.com/docs/en/build-with-claude/files>,
     /// <https://developers.openai.com/api/docs/guides/file-inputs>,
     /// <https://ai.google.dev/gemini-api/docs/files>
@@ -111,8 +111,8 @@ impl Media {
         Self { media_type: media_type.into(), source: source.into(), name: None, detail: None }
     }
 
-    /// Returns a URL for the image or file, or `None` if only its id is known. For inline bytes, the
-    /// URL is a `data:` URL.
+    /// Returns a URL for the image or file, or `None` if only its id is known. For inline bytes,
+    /// the URL is a `data:` URL.
     pub(crate) fn to_url(&self) -> Option<Cow<'_, str>> {
         match &self.source {
             MediaSource::Data(data) => {
@@ -190,8 +190,8 @@ const LENIENT_BASE64: GeneralPurposeConfig = GeneralPurposeConfig::new()
     .with_decode_allow_trailing_bits(true);
 
 impl MediaSource {
-    /// Decodes the inline bytes. Returns `None` for a URL or a file's id, and for data that is not base64. Padding
-    /// is optional, and white space is ignored.
+    /// Decodes the inline bytes. Returns `None` for a URL or a file's id, and for data that is not
+    /// base64. Padding is optional, and white space is ignored.
     ///
     /// ```
     /// use turnstream::item::MediaSource;

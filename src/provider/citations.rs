@@ -29,9 +29,10 @@ pub struct Citation {
 /// Returns the sources that an item's text cites, in the order in which the provider reports them.
 /// The list is empty for an item without citations, and for an item that is not a text.
 ///
-/// Citations of documents are enabled with [`Options::citations`](crate::request::Options::citations).
-/// The results of a search are cited without an option. The citations are read from the item's
-/// provider data, which also contains fields that this function does not return.
+/// Citations of documents are enabled with
+/// [`Options::citations`](crate::request::Options::citations). The results of a search are cited
+/// without an option. The citations are read from the item's provider data, which also contains
+/// fields that this function does not return.
 ///
 /// | wire | read from |
 /// |---|---|

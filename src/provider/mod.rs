@@ -54,6 +54,8 @@ pub mod server;
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 pub use citations::{Citation, citations};
 pub use closure_providers::{Piece, from_poll_fn, from_stream};
 pub use codec::decode::{Decode, Decoding, FrameOutcome};
@@ -66,7 +68,7 @@ pub use handoff::{Handoff, handoff};
 #[cfg(feature = "http")]
 pub use http::from_env::{from_env, from_model_name};
 #[cfg(feature = "http")]
-pub use http::{Destination, EncodedRequest, ErrorResponse, HttpProvider, Wire};
+pub use http::{Destination, EncodedRequest, ErrorResponse, HttpProvider, TokenCountRequest, Wire};
 pub use scripted::{Reply, ReplyStep, Scripted};
 #[cfg(feature = "http")]
 pub use wires::anthropic::Anthropic;
@@ -127,6 +129,24 @@ pub trait Provider: Send + Sync {
         false
     }
 
+    /// Counts the tokens of a request's input at the vendor's endpoint. Returns `None` by default,
+    /// and if the provider cannot count. A provider that wraps another one should pass the call on.
+    ///
+    /// Nothing is sent before the first poll, and dropping the future cancels the request. Most
+    /// vendors do not charge for a count, but limit the number of counts per minute.
+    ///
+    /// The Messages, Responses and Gemini wires count, except on Vertex AI and with a
+    /// [path](HttpProvider::with_path) that was set.
+    ///
+    /// # Errors
+    ///
+    /// The future returns the errors of a turn's request, or a
+    /// [`Protocol`](crate::ErrorKind::Protocol) error if the answer contains no count.
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        let _ = request;
+        None
+    }
+
     /// Checks, without sending anything, whether the provider can send these parts in a user
     /// message. Before an agent appends input to a history, it calls this method with the images
     /// and files in the input, so that input that the provider cannot send does not become part of
@@ -159,6 +179,13 @@ macro_rules! impl_provider_for_pointer {
 
             fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
                 (**self).check_parts(parts)
+            }
+
+            fn count_tokens(
+                &self,
+                request: &Request,
+            ) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+                (**self).count_tokens(request)
             }
         }
     )*};

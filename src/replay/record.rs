@@ -9,6 +9,8 @@ use std::task::{Context, Poll, ready};
 
 use futures::Stream;
 
+use futures::future::BoxFuture;
+
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::Part;
@@ -136,6 +138,10 @@ impl Provider for Record {
 
     fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
         self.provider.check_parts(parts)
+    }
+
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        self.provider.count_tokens(request)
     }
 }
 

@@ -442,7 +442,8 @@ impl Verbosity {
 /// A tier without a name on a wire is an [`Unsupported`](crate::ErrorKind::Unsupported) error.
 /// Sources: <https://platform.claude.com/docs/en/api/service-tiers>,
 /// <https://developers.openai.com/api/docs/guides/flex-processing>,
-/// <https://console.groq.com/docs/service-tiers>, <https://ai.google.dev/gemini-api/docs/optimization>.
+/// <https://console.groq.com/docs/service-tiers>,
+/// <https://ai.google.dev/gemini-api/docs/optimization>.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(from = "String", into = "String")]
 #[non_exhaustive]

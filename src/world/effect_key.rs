@@ -45,6 +45,9 @@ pub enum EffectKind {
     Turn,
     /// An effect in which a turn's tool calls are executed.
     ToolCalls,
+    /// An effect in which the provider counts the tokens of a request, if the
+    /// [window](crate::context::Window::with_provider_counts) asks for it.
+    TokenCount,
     /// An effect in which the history is compacted.
     Compaction,
     /// An effect in which validations and stop hooks are executed after the model has stopped.
@@ -90,6 +93,7 @@ impl EffectKind {
             Self::PoolWait => "pool_wait",
             Self::Turn => "turn",
             Self::ToolCalls => "tool_calls",
+            Self::TokenCount => "token_count",
             Self::Compaction => "compaction",
             Self::StopReview => "stop_review",
             Self::ShouldStop => "should_stop",

@@ -13,6 +13,7 @@
 //! | `runtime_changes` | turns that are started in one tokio runtime and read in another |
 //! | `transport_settings` | headers, keys, proxies and the client, the same for every provider |
 //! | `credentials` | keys, tokens that are fetched once for all requests, and signatures |
+//! | `token_counts` | the requests that count tokens, and their errors |
 //! | `clouds` | the request of each preset for a model in a cloud |
 //! | `llama` | a real model on a real server, over three wires |
 //! | `suite` | the claims that hold for every provider, over every wire and over the example `own_wire`'s |
@@ -49,6 +50,8 @@ mod runtime_changes;
 mod suite;
 #[cfg(feature = "http")]
 mod supervised;
+#[cfg(feature = "http")]
+mod token_counts;
 #[cfg(feature = "http")]
 mod transport;
 #[cfg(feature = "http")]

@@ -8,6 +8,7 @@ use futures::future::{BoxFuture, FutureExt};
 use serde::{Deserialize, Serialize};
 
 use crate::agent::State;
+use crate::agent::phase::token_count::provider_token_count;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::settings::{AgentSettings, CompactorSetting, offered_tools};
 use crate::agent::timed_call::{TOKEN_COUNTER_NAME, call_with_timeout, catch_named_panic};
@@ -113,15 +114,28 @@ pub(in crate::agent) async fn compact_if_needed(
     let request = goal.request(&state.history);
     let limit = window.threshold(&request.options);
     let compaction = state.compaction;
-    let near = catch_named_panic(TOKEN_COUNTER_NAME, || {
+    let estimated = catch_named_panic(TOKEN_COUNTER_NAME, || {
         let counted = window
             .estimate_from_usage(&request)
             .filter(|_| compaction.is_count_valid(&state.history));
         let now = counted.unwrap_or_else(|| {
             compaction.corrected_estimate(window.count_request_tokens(&request))
         });
-        (now > compaction.threshold_tokens(limit))
-            .then(|| (counted, now, window.count_request_tokens(&request)))
+        (counted, now)
+    });
+    // The future is boxed to keep the body's future small.
+    let counted = match &estimated {
+        Ok((_, now)) if window.uses_provider_counts() => {
+            let (sizes, time) = ((*now, limit), compactor_time_limit(run));
+            Box::pin(provider_token_count(run, &state, window, &request, sizes, time)).await
+        }
+        Ok(_) | Err(_) => None,
+    };
+    let near = estimated.and_then(|(reported, now)| {
+        let (counted, now) = (counted.or(reported), counted.unwrap_or(now));
+        let is_near = now > compaction.threshold_tokens(limit);
+        let guess = || (counted, now, window.count_request_tokens(&request));
+        catch_named_panic(TOKEN_COUNTER_NAME, || is_near.then(guess))
     });
     let (counted, now, guess) = match near {
         Ok(Some(near)) => near,
@@ -250,14 +264,19 @@ async fn attempt_compaction(
     }
 }
 
+/// Returns the time limit for the compactor, and for counting tokens before a compaction.
+fn compactor_time_limit(run: &RunShared) -> TimeLimit {
+    let limits = &run.settings.limits.limits;
+    TimeLimit::explicit_or(limits.compactor_timeout, DEFAULT_COMPACTOR_TIMEOUT)
+}
+
 async fn call_compactor(
     run: &RunShared,
     history: &History,
     compact: impl FnOnce() -> BoxFuture<'static, Result<Option<Compaction>, Error>>,
     finish: impl Fn(Compaction) -> Result<Compaction, Error>,
 ) -> Result<Option<Compaction>, Error> {
-    let limits = &run.settings.limits.limits;
-    let limit = TimeLimit::explicit_or(limits.compactor_timeout, DEFAULT_COMPACTOR_TIMEOUT);
+    let limit = compactor_time_limit(run);
     // A compaction counts as an open request, so it is dropped when the run's time limit expires.
     run.control().work.request_in_flight.set(true);
     let made = call_with_timeout(COMPACTOR_NAME, limit, compact).await;

@@ -15,3 +15,4 @@ pub(in crate::agent) mod compaction;
 pub(in crate::agent) mod compaction_state;
 pub(in crate::agent) mod external_facts;
 pub(in crate::agent) mod refused_reasoning;
+mod token_count;

@@ -230,6 +230,15 @@ pub(in crate::provider) fn serialize_body(
     merge().map_err(serialization_error)
 }
 
+/// Returns a request body that has only the fields in `names`, for an endpoint that rejects others.
+#[cfg(feature = "http")]
+pub(in crate::provider) fn keep_fields(body: &[u8], names: &[&str]) -> Result<Vec<u8>, Error> {
+    let mut fields: OrderedFields<'_> =
+        serde_json::from_slice(body).map_err(serialization_error)?;
+    fields.retain(|name| names.contains(&name));
+    serde_json::to_vec(&fields).map_err(serialization_error)
+}
+
 /// The fields of [`Options::extra`](crate::request::Options::extra) whose elements are appended to
 /// the request's own list, because replacing the list would remove what the request needs: its
 /// tools, its reasoning, and the features of its host.

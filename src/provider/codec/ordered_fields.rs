@@ -62,6 +62,12 @@ impl<'a> OrderedFields<'a> {
         }
     }
 
+    /// Removes the fields for whose names `keeps` returns false.
+    #[cfg(feature = "http")]
+    pub(in crate::provider) fn retain(&mut self, keeps: impl Fn(&str) -> bool) {
+        self.0.retain(|(name, _)| keeps(name));
+    }
+
     /// Removes the fields with the given names from the object.
     pub(in crate::provider) fn without(mut self, names: &[&str]) -> Self {
         self.0.retain(|(name, _)| !names.contains(&&**name));

@@ -16,9 +16,9 @@ use crate::http::{
     Secret, TurnDeadlines, mask_secrets, was_connection_closed,
 };
 use crate::provider::codec::decode::Decoding;
-use crate::provider::http::response_kind::stream_body;
+use crate::provider::http::response_kind::{json_body, stream_body};
 use crate::provider::http::settings::{HttpSettings, append_header, validate_headers};
-use crate::provider::http::wire::{Destination, EncodedRequest, Wire};
+use crate::provider::http::wire::{Destination, EncodedRequest, TokenCountRequest, Wire};
 use crate::provider::wrap::retry::{Attempts, RetryingTurn};
 use crate::request::Request;
 use crate::stream::{TurnPoll, TurnSource};
@@ -62,11 +62,66 @@ impl<W: Wire> PreparedTurn<W> {
             false => self.settings.endpoint_for(&self.wire, &self.model),
         }?;
         self.settings.validate(&to)?;
-        let EncodedRequest { body, headers: own } =
-            self.wire.encode(request, self.destination())?;
+        let encoded = self.wire.encode(request, self.destination())?;
+        Ok(self.create_message(to, encoded, W::Framing::MEDIA_TYPE, request))
+    }
+
+    /// Encodes the request that asks the server to count tokens. Returns the name of the field that
+    /// contains the count, too. Returns `None` if the server cannot count.
+    fn encode_count(
+        &self,
+        request: &Request,
+    ) -> Option<Result<(HttpMessage, &'static str), Error>> {
+        let counted = self.wire.encode_token_count(request, self.destination())?;
+        Some(counted.and_then(|counted| {
+            let field = counted.field();
+            let to = self.settings.endpoint_at(&counted.path, &self.model)?;
+            self.settings.validate(&to)?;
+            let message = self.create_message(to, counted.encoded, "application/json", request);
+            Ok((message, field))
+        }))
+    }
+
+    /// Asks the server to count a request's tokens. Nothing is sent before the first poll. Returns
+    /// `None` if the server cannot count.
+    pub(super) fn count_tokens(
+        self,
+        request: &Request,
+    ) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        // With a path of its own, the server's path for counting is unknown.
+        if self.settings.has_own_path() {
+            return None;
+        }
+        let encode = || panic_to_error(ErrorKind::Panic, "the wire", || self.encode_count(request));
+        let encoded = encode().transpose()?.flatten();
+        let count = async move {
+            let (message, field) = encoded?;
+            let Self { wire, settings, .. } = self;
+            let secrets = settings.secrets(&message.endpoint).into();
+            let host = message.endpoint.host_and_port();
+            let mut deadlines = TurnDeadlines::start(settings.timeouts, host);
+            let message = Arc::new(message);
+            let mut attempt = HttpAttempt { wire, settings, message, secrets };
+            let answered = attempt.receive_body(&mut deadlines).await;
+            let body = answered.map_err(|error| {
+                error.map_text_and_sources(|text| mask_secrets(&attempt.secrets, text))
+            })?;
+            TokenCountRequest::read_count(field, &body)
+        };
+        Some(count.boxed())
+    }
+
+    fn create_message(
+        &self,
+        to: Endpoint,
+        encoded: EncodedRequest,
+        accept: &str,
+        request: &Request,
+    ) -> HttpMessage {
+        let EncodedRequest { body, headers: own } = encoded;
         let mut headers: Vec<Header> = vec![
             (Cow::Borrowed("content-type"), "application/json".to_owned()),
-            (Cow::Borrowed("accept"), W::Framing::MEDIA_TYPE.to_owned()),
+            (Cow::Borrowed("accept"), accept.to_owned()),
             // This crate cannot decompress bodies. Without this header, a server may send a
             // compressed body.
             (Cow::Borrowed("accept-encoding"), "identity".to_owned()),
@@ -83,13 +138,13 @@ impl<W: Wire> PreparedTurn<W> {
             append_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
         let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
-        Ok(HttpMessage {
+        HttpMessage {
             endpoint: to,
             headers,
             key_header,
             wire_and_user_headers: own_and_users,
             body: body.into(),
-        })
+        }
     }
 }
 
@@ -202,6 +257,14 @@ impl<W: Wire> HttpAttempt<W> {
         let with_key = self.settings.has_key(&self.message.endpoint);
         let response = deadlines.await_within_limits(self.receive_response(connection)).await??;
         stream_body(&self.wire, response, with_key, deadlines).await
+    }
+
+    /// Returns the whole body of a response that is not a stream.
+    async fn receive_body(&mut self, deadlines: &mut TurnDeadlines) -> Result<Vec<u8>, Error> {
+        let with_key = self.settings.has_key(&self.message.endpoint);
+        let response = self.receive_response(ConnectionPolicy::Reuse);
+        let response = deadlines.await_within_limits(response).await??;
+        json_body(&self.wire, response, with_key, deadlines).await
     }
 
     async fn receive_response(&mut self, connection: ConnectionPolicy) -> Result<Response, Error> {

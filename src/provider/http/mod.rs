@@ -9,4 +9,4 @@ mod settings;
 mod wire;
 
 pub use provider::HttpProvider;
-pub use wire::{Destination, EncodedRequest, ErrorResponse, Wire};
+pub use wire::{Destination, EncodedRequest, ErrorResponse, TokenCountRequest, Wire};

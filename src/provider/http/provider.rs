@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+
 use crate::env::Random;
 use crate::error::Error;
 use crate::http::{Credential, Endpoint, HttpClient, KeyHeader, Timeouts};
@@ -190,6 +192,18 @@ impl<W: Wire> HttpProvider<W> {
         self.settings.is_vendor_endpoint()
     }
 
+    /// Returns what is needed to send a request to the model that it names, or else to the
+    /// provider's own model.
+    fn prepare_for(&self, request: &Request) -> PreparedTurn<W> {
+        let other = request.model.as_deref().filter(|model| **model != *self.model);
+        PreparedTurn {
+            wire: self.wire.clone(),
+            settings: Arc::clone(&self.settings),
+            model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),
+            is_own_model: other.is_none(),
+        }
+    }
+
     fn update_settings(mut self, change: impl FnOnce(&mut HttpSettings)) -> Self {
         change(Arc::make_mut(&mut self.settings));
         self
@@ -205,14 +219,7 @@ impl<W: Wire> HttpProvider<W> {
 impl<W: Wire> Provider for HttpProvider<W> {
     fn stream_turn(&self, request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let other = request.model.as_deref().filter(|model| **model != *self.model);
-        let prepared = PreparedTurn {
-            wire: self.wire.clone(),
-            settings: Arc::clone(&self.settings),
-            model: other.map_or_else(|| Arc::clone(&self.model), Arc::from),
-            is_own_model: other.is_none(),
-        };
-        seal(turn, prepared.into_turn_source(request))
+        seal(turn, self.prepare_for(&request).into_turn_source(request))
     }
 
     fn model(&self) -> &str {
@@ -221,6 +228,11 @@ impl<W: Wire> Provider for HttpProvider<W> {
 
     fn has_tool_search(&self) -> bool {
         self.wire.has_tool_search()
+    }
+
+    /// Sends a single request, which is not retried.
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        self.prepare_for(request).count_tokens(request)
     }
 
     /// Encodes a request that contains only a message with these parts.

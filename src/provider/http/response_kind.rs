@@ -15,27 +15,55 @@ pub(super) async fn stream_body<W: Wire>(
     deadlines: &mut TurnDeadlines,
 ) -> Result<(Body, Option<String>), Error> {
     let request_id = answer.request_id();
+    if !answer.is_success() || answer.content_encoding().is_some() {
+        return Err(response_error(wire, answer, with_key, deadlines).await);
+    }
+    // The declared content type is often wrong, so the first byte of the body determines the kind
+    // of response.
+    let first = answer.body.peek_first_byte(deadlines).await?;
+    let Some(what) = first.and_then(W::Framing::detect_other_format) else {
+        return Ok((answer.body, request_id));
+    };
+    let error_text = read_error_text(&mut answer, deadlines).await;
+    let error = match failure::is_error_object(&error_text) {
+        true => failure::embedded_error(&error_text, Some(answer.received_at)),
+        false => not_a_stream_error(what),
+    };
+    Err(finish_error(error, &answer, with_key))
+}
+
+/// Returns the whole body of a response that is not a stream, or an error if the response reports
+/// one.
+pub(super) async fn json_body<W: Wire>(
+    wire: &W,
+    mut answer: Response,
+    with_key: bool,
+    deadlines: &mut TurnDeadlines,
+) -> Result<Vec<u8>, Error> {
+    if !answer.is_success() || answer.content_encoding().is_some() {
+        return Err(response_error(wire, answer, with_key, deadlines).await);
+    }
+    Ok(read_error_text(&mut answer, deadlines).await.into_bytes())
+}
+
+/// Returns the error for a response that failed, or whose body is compressed.
+async fn response_error<W: Wire>(
+    wire: &W,
+    mut answer: Response,
+    with_key: bool,
+    deadlines: &mut TurnDeadlines,
+) -> Error {
+    let status_error = |answer: &Response, text: &str| {
+        status_error(wire, answer, text).unwrap_or_else(|panicked| panicked)
+    };
     let error = match (answer.is_success(), answer.content_encoding().map(str::to_owned)) {
-        (true, None) => {
-            // The declared content type is often wrong, so the first byte of the body determines
-            // the kind of response.
-            let first = answer.body.peek_first_byte(deadlines).await?;
-            let Some(what) = first.and_then(W::Framing::detect_other_format) else {
-                return Ok((answer.body, request_id));
-            };
-            let error_text = read_error_text(&mut answer, deadlines).await;
-            match failure::is_error_object(&error_text) {
-                true => failure::embedded_error(&error_text, Some(answer.received_at)),
-                false => not_a_stream_error(what),
-            }
-        }
-        (true, Some(encoding)) => not_a_stream_error(&format!(
-            "a body compressed as `{encoding}`, which was not \
-            requested,"
+        (true, encoding) => not_a_stream_error(&format!(
+            "a body compressed as `{}`, which was not requested,",
+            encoding.unwrap_or_default()
         )),
         (false, None) => {
             let error_text = read_error_text(&mut answer, deadlines).await;
-            let error = status_error(wire, &answer, &error_text)?;
+            let error = status_error(&answer, &error_text);
             match &answer.answering_proxy {
                 Some(proxy) => error.map_text_and_sources(|text| {
                     text.replacen(
@@ -48,15 +76,20 @@ pub(super) async fn stream_body<W: Wire>(
             }
         }
         // The body is compressed and cannot be read.
-        (false, Some(_)) => status_error(wire, &answer, "")?,
+        (false, Some(_)) => status_error(&answer, ""),
     };
-    let error = add_header_details(error, &answer);
-    Err(match error.kind() {
+    finish_error(error, &answer, with_key)
+}
+
+/// Adds the details in the response's headers to an error.
+fn finish_error(error: Error, answer: &Response, with_key: bool) -> Error {
+    let error = add_header_details(error, answer);
+    match error.kind() {
         ErrorKind::Auth if !with_key && answer.status == 401 => {
             error.with_auth_problem(AuthProblem::MissingKey)
         }
         _ => error,
-    })
+    }
 }
 
 /// Reads the part of a non-streaming response's body that arrives within the time limits. The error

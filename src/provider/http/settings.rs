@@ -92,9 +92,18 @@ impl HttpSettings {
 
     /// Returns the URL for requests to the given model.
     pub(super) fn endpoint_for<W: Wire>(&self, wire: &W, model: &str) -> Result<Endpoint, Error> {
+        self.endpoint_at(self.path.as_deref().unwrap_or_else(|| wire.path(model)), model)
+    }
+
+    /// Returns the URL for requests to a path below the base URL.
+    pub(super) fn endpoint_at(&self, path: &str, model: &str) -> Result<Endpoint, Error> {
         let base = self.target.base_url.as_ref().map_err(Error::clone)?;
-        let path = self.path.as_deref().unwrap_or_else(|| wire.path(model));
         base.join(path, model, &self.query)
+    }
+
+    /// Returns whether the path of requests was set by the user.
+    pub(super) fn has_own_path(&self) -> bool {
+        self.path.is_some()
     }
 
     /// Returns whether requests are sent to the vendor's own server.

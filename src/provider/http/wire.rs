@@ -1,16 +1,19 @@
 //! The trait for a provider's HTTP protocol.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::fmt;
 use std::time::SystemTime;
 
 use serde::Serialize;
+use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::framing::Framing;
 use crate::http::KeyHeader;
 use crate::provider::codec::decode::Decode;
+use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::{body, failure};
 use crate::request::Request;
 
@@ -111,6 +114,17 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// Creates the decoder for a response. This method is called at the start of each attempt.
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Self::Decoder;
 
+    /// Encodes a request whose tokens the server counts without answering it. Returns `None` by
+    /// default, which means that the server cannot count.
+    fn encode_token_count(
+        &self,
+        request: &Request,
+        to: Destination<'_>,
+    ) -> Option<Result<TokenCountRequest, Error>> {
+        let _ = (request, to);
+        None
+    }
+
     /// Returns whether the server itself searches [deferred](crate::tool::ToolSpec::deferred)
     /// tools; `false` by default. If the server searches deferred tools, [`encode`](Self::encode)
     /// must mark the deferred tools as such in the request body.
@@ -162,6 +176,61 @@ impl EncodedRequest {
     pub fn with_header(mut self, name: impl Into<Cow<'static, str>>, value: &str) -> Self {
         self.headers.push((name.into(), value.to_owned()));
         self
+    }
+
+    /// Removes all fields of the body that are not in `names`.
+    pub(in crate::provider) fn with_fields(self, names: &[&str]) -> Result<Self, Error> {
+        Ok(Self { body: body::keep_fields(&self.body, names)?, ..self })
+    }
+
+    /// Places the body in a field of another object, after `fields` have been added to the body.
+    pub(in crate::provider) fn inside(
+        self,
+        name: &str,
+        fields: &[(&str, &str)],
+    ) -> Result<Self, Error> {
+        let mut own: OrderedFields<'_> =
+            serde_json::from_slice(&self.body).map_err(body::serialization_error)?;
+        for (name, value) in fields {
+            own.set(name, to_raw_value(value).map_err(body::serialization_error)?);
+        }
+        let outer = HashMap::from([(name, own)]);
+        let body = serde_json::to_vec(&outer).map_err(body::serialization_error)?;
+        Ok(Self { body, ..self })
+    }
+}
+
+/// A request that asks a server to count tokens, and where its answer contains the count. See
+/// [`Wire::encode_token_count`](crate::provider::Wire::encode_token_count).
+#[derive(Clone, Debug)]
+pub struct TokenCountRequest {
+    pub(super) path: Cow<'static, str>,
+    pub(super) encoded: EncodedRequest,
+    field: &'static str,
+}
+
+impl TokenCountRequest {
+    /// Creates a request to a path below the base URL, in which `{model}` is replaced with the
+    /// model's name. `field` is the name of the field of the answer that contains the count.
+    pub fn new(
+        path: impl Into<Cow<'static, str>>,
+        encoded: EncodedRequest,
+        field: &'static str,
+    ) -> Self {
+        Self { path: path.into(), encoded, field }
+    }
+
+    /// Reads the count from the body of a response.
+    pub(super) fn read_count(field: &str, body: &[u8]) -> Result<u64, Error> {
+        let answer: Option<Value> = serde_json::from_slice(body).ok();
+        answer.and_then(|answer| answer[field].as_u64()).ok_or_else(|| {
+            let message = format!("the answer to a token count has no number in `{field}`");
+            Error::new(ErrorKind::Protocol, message)
+        })
+    }
+
+    pub(super) fn field(&self) -> &'static str {
+        self.field
     }
 }
 

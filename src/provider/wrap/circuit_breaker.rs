@@ -7,6 +7,8 @@ use std::time::Duration;
 
 use tokio::time::Instant;
 
+use futures::future::BoxFuture;
+
 use crate::error::{Error, ErrorKind};
 use crate::item::Part;
 use crate::lock::lock_ignoring_poison;
@@ -238,6 +240,10 @@ impl Provider for CircuitBreaker {
 
     fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
         self.provider.check_parts(parts)
+    }
+
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        self.provider.count_tokens(request)
     }
 }
 

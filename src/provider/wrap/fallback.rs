@@ -5,6 +5,8 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
+use futures::future::BoxFuture;
+
 use crate::error::Error;
 use crate::item::Part;
 use crate::provider::Provider;
@@ -113,6 +115,11 @@ impl Provider for Fallback {
 
     fn has_tool_search(&self) -> bool {
         self.providers.iter().all(Provider::has_tool_search)
+    }
+
+    /// Counts with the first provider, which is the first to receive the request.
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        self.providers[0].count_tokens(request)
     }
 
     /// Checks the parts with the first provider and, if the chain falls back after its error, with

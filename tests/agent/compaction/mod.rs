@@ -6,6 +6,7 @@ mod automatic;
 mod context_injector;
 mod default_compactor;
 mod estimate;
+mod provider_counts;
 mod summarizer;
 mod window;
 

@@ -7,12 +7,25 @@ use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::http::KeyHeader;
 use crate::provider::codec::portable_values::ServerKind;
-use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, TokenCountRequest, Wire};
 use crate::request::Request;
 
 /// The name of the header that enables beta features: "To use multiple beta features, separate
 /// their names with commas."
 const BETA_HEADER: &str = "anthropic-beta";
+
+/// The fields of a request that affect its number of tokens. The endpoint for counting rejects all
+/// other fields.
+const COUNTED_FIELDS: [&str; 8] = [
+    "model",
+    "messages",
+    "system",
+    "tools",
+    "tool_choice",
+    "thinking",
+    "output_config",
+    "mcp_servers",
+];
 
 /// A model served over the Anthropic Messages API. This type is cheap to clone.
 ///
@@ -103,6 +116,21 @@ impl Wire for Messages {
         let (body, betas) = encode_body(request, to.model, server, head, changed_prefix)?;
         let with_beta = |encoded: EncodedRequest, beta| encoded.with_header(BETA_HEADER, beta);
         Ok(betas.into_iter().fold(EncodedRequest::from(body), with_beta))
+    }
+
+    /// <https://platform.claude.com/docs/en/build-with-claude/token-counting>
+    fn encode_token_count(
+        &self,
+        request: &Request,
+        to: Destination<'_>,
+    ) -> Option<Result<TokenCountRequest, Error>> {
+        match self.host {
+            Host::Vendor => {}
+            Host::Vertex { .. } => return None,
+        }
+        let encoded = self.encode(request, to).and_then(|it| it.with_fields(&COUNTED_FIELDS));
+        let path = "/v1/messages/count_tokens";
+        Some(encoded.map(|encoded| TokenCountRequest::new(path, encoded, "input_tokens")))
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

@@ -7,7 +7,7 @@ use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::http::KeyHeader;
-use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, TokenCountRequest, Wire};
 use crate::request::Request;
 
 /// A model served over the Gemini API. This type is cheap to clone.
@@ -62,6 +62,30 @@ impl Wire for GenerateContent {
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         encode_for(request, to.model, self.host).map(EncodedRequest::from)
+    }
+
+    /// <https://ai.google.dev/api/tokens>
+    fn encode_token_count(
+        &self,
+        request: &Request,
+        to: Destination<'_>,
+    ) -> Option<Result<TokenCountRequest, Error>> {
+        match self.host {
+            Host::GeminiApi => {}
+            // The endpoint of Vertex AI has another format.
+            Host::Vertex => return None,
+        }
+        let is_path = to.model.trim_matches('/').contains('/');
+        let (path, model) = match is_path {
+            true => ("/v1beta/{model}:countTokens", to.model.to_owned()),
+            false => ("/v1beta/models/{model}:countTokens", format!("models/{}", to.model)),
+        };
+        let encoded = self.encode(request, to);
+        Some(
+            encoded
+                .and_then(|it| it.inside("generateContentRequest", &[("model", &model)]))
+                .map(|encoded| TokenCountRequest::new(path, encoded, "totalTokens")),
+        )
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

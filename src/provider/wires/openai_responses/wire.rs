@@ -6,7 +6,7 @@ use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::provider::codec::portable_values::ServerKind;
-use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
+use crate::provider::{Destination, EncodedRequest, HttpProvider, TokenCountRequest, Wire};
 use crate::request::Request;
 
 /// A model served over the Responses API by OpenAI or by a compatible server. This type is cheap to
@@ -22,6 +22,20 @@ use crate::request::Request;
 /// assert!(!format!("{model:?}").contains("sk-"));
 /// ```
 pub type OpenAiResponses = HttpProvider<Responses>;
+
+/// The fields of a request that affect its number of tokens, and that the endpoint for counting
+/// accepts.
+const COUNTED_FIELDS: [&str; 9] = [
+    "model",
+    "input",
+    "instructions",
+    "parallel_tool_calls",
+    "reasoning",
+    "text",
+    "tool_choice",
+    "tools",
+    "truncation",
+];
 
 /// The wire format of the Responses API,
 /// <https://platform.openai.com/docs/api-reference/responses>.
@@ -48,6 +62,17 @@ impl Wire for Responses {
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
         encode_for(request, to.model, to.into()).map(EncodedRequest::from)
+    }
+
+    /// <https://developers.openai.com/api/docs/guides/token-counting>
+    fn encode_token_count(
+        &self,
+        request: &Request,
+        to: Destination<'_>,
+    ) -> Option<Result<TokenCountRequest, Error>> {
+        let encoded = self.encode(request, to).and_then(|it| it.with_fields(&COUNTED_FIELDS));
+        let path = "/responses/input_tokens";
+        Some(encoded.map(|encoded| TokenCountRequest::new(path, encoded, "input_tokens")))
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

@@ -10,6 +10,8 @@ pub(in crate::provider) use attempts::{Attempts, RetryingTurn};
 pub use backoff::Backoff;
 pub(in crate::provider) use policy::RetryPolicy;
 
+use futures::future::BoxFuture;
+
 use crate::env::Random;
 use crate::error::Error;
 use crate::item::Part;
@@ -134,6 +136,10 @@ impl Provider for Retry {
 
     fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
         self.provider.check_parts(parts)
+    }
+
+    fn count_tokens(&self, request: &Request) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+        self.provider.count_tokens(request)
     }
 }
 

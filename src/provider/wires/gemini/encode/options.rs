@@ -83,9 +83,9 @@ pub(super) fn service_tier(options: &Options) -> Result<Option<&str>, Error> {
     }
 }
 
-/// Encodes the reasoning options. Models before Gemini 3 do not accept thinking levels, so an effort
-/// level is sent to these models as a thinking budget. Each thinking budget equals the budget that
-/// Google's OpenAI-compatible endpoint uses for the same level,
+/// Encodes the reasoning options. Models before Gemini 3 do not accept thinking levels, so an
+/// effort level is sent to these models as a thinking budget. Each thinking budget equals the
+/// budget that Google's OpenAI-compatible endpoint uses for the same level,
 /// <https://ai.google.dev/gemini-api/docs/openai#thinking>.
 fn thinking_config(options: &Options, generation: ModelGeneration) -> Result<ObjectWriter, Error> {
     let is_shown = match options.reasoning_summary {

@@ -56,8 +56,8 @@ use crate::request::Request;
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
 /// `seed`, `frequency_penalty`, `presence_penalty`, `citations` and a `reasoning` budget, which the
-/// API does not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if there is
-/// nothing to send.
+/// API does not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if
+/// there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_for(request, model, ServerKind::Vendor)
 }

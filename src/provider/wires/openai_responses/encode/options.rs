@@ -38,8 +38,8 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
     !does_not.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// Returns a request's `reasoning` object. If an effort is set, the object asks for a summary unless
-/// the options say otherwise, because OpenAI returns no other reasoning text.
+/// Returns a request's `reasoning` object. If an effort is set, the object asks for a summary
+/// unless the options say otherwise, because OpenAI returns no other reasoning text.
 pub(super) fn reasoning_options(options: &Options) -> Result<ObjectWriter, Error> {
     let (effort, summary) = match options.reasoning {
         None => (None, None),
