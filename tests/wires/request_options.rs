@@ -9,6 +9,7 @@ use turnstream::{Error, ErrorKind, History, Item, Request};
 mod citations;
 mod files;
 mod logprobs;
+mod sdk_requests;
 mod server_tools;
 mod settings;
 mod strict_tools;

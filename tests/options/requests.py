@@ -1,0 +1,222 @@
+"""Prints the requests that the vendors' own libraries send for each option, one JSON object a line.
+
+The requests go to a server on the loopback device, which records and refuses them.
+"""
+
+import base64
+import json
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import anthropic
+import openai
+from google import genai
+from google.genai import types
+
+RECEIVED = []
+
+
+class Recorder(BaseHTTPRequestHandler):
+    def do_POST(self):
+        body = self.rfile.read(int(self.headers.get("content-length", 0)))
+        RECEIVED.append((self.path.split("?")[0], self.headers.get("anthropic-beta"), json.loads(body)))
+        answer = b'{"error":{"message":"recorded","type":"invalid_request_error"}}'
+        self.send_response(400)
+        self.send_header("content-type", "application/json")
+        self.send_header("content-length", str(len(answer)))
+        self.end_headers()
+        self.wfile.write(answer)
+
+    def log_message(self, *_):
+        pass
+
+
+server = ThreadingHTTPServer(("127.0.0.1", 0), Recorder)
+threading.Thread(target=server.serve_forever, daemon=True).start()
+url = f"http://127.0.0.1:{server.server_port}"
+
+claude = anthropic.Anthropic(api_key="k", base_url=url, max_retries=0)
+gpt = openai.OpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0)
+gemini = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
+
+
+def record(name, wire, send):
+    RECEIVED.clear()
+    try:
+        send()
+    except (anthropic.APIError, openai.APIError, genai.errors.APIError):
+        pass
+    (path, beta, body) = RECEIVED[-1]
+    print(json.dumps({"option": name, "wire": wire, "path": path, "beta": beta, "body": body}))
+
+
+HELLO = [{"role": "user", "content": "hello"}]
+SCHEMA = {
+    "type": "object",
+    "properties": {"word": {"type": "string"}},
+    "required": ["word"],
+    "additionalProperties": False,
+}
+LOOK_UP = {"name": "look_up", "description": "Looks up a word"}
+CLAUDE_TOOL = {**LOOK_UP, "input_schema": SCHEMA}
+CHAT_TOOL = {"type": "function", "function": {**LOOK_UP, "parameters": SCHEMA}}
+RESPONSES_TOOL = {"type": "function", **LOOK_UP, "parameters": SCHEMA, "strict": False}
+GEMINI_TOOL = types.Tool(
+    function_declarations=[types.FunctionDeclaration(**LOOK_UP, parameters_json_schema=SCHEMA)]
+)
+PDF = base64.b64encode(b"%PDF").decode()
+PNG = base64.b64encode(b"\x89PNG").decode()
+
+
+def messages(name, messages=HELLO, **options):
+    send = claude.messages.create
+    record(name, "messages", lambda: send(model="m", max_tokens=8192, messages=messages, **options))
+
+
+def chat(name, messages=HELLO, **options):
+    send = gpt.chat.completions.create
+    record(name, "chat", lambda: send(model="m", messages=messages, **options))
+
+
+def responses(name, content="hello", **options):
+    message = {"type": "message", "role": "user", "content": content}
+    record(name, "responses", lambda: gpt.responses.create(model="m", input=[message], **options))
+
+
+def generate(name, contents="hello", **options):
+    config = types.GenerateContentConfig(**options)
+    send = gemini.models.generate_content
+    record(name, "gemini", lambda: send(model="gemini-3-pro", contents=contents, config=config))
+
+
+combined = types.ToolConfig(include_server_side_tool_invocations=True)
+
+messages("strict_tool", tools=[{**CLAUDE_TOOL, "strict": True}])
+chat("strict_tool", tools=[{"type": "function", "function": {**CHAT_TOOL["function"], "strict": True}}])
+responses("strict_tool", tools=[{**RESPONSES_TOOL, "strict": True}])
+
+near = {"type": "approximate", "city": "Oslo", "country": "NO"}
+search = {"type": "web_search_20250305", "name": "web_search", "user_location": near}
+messages("web_search", tools=[CLAUDE_TOOL, search])
+approximate = {"city": "Oslo", "country": "NO"}
+chat(
+    "web_search",
+    tools=[CHAT_TOOL],
+    web_search_options={"user_location": {"type": "approximate", "approximate": approximate}},
+)
+responses("web_search", tools=[RESPONSES_TOOL, {"type": "web_search", "user_location": near}])
+generate(
+    "any_web_search",
+    tools=[GEMINI_TOOL, types.Tool(google_search=types.GoogleSearch())],
+    tool_config=combined,
+)
+limits = {"allowed_domains": ["docs.rs"], "max_uses": 3, "max_content_tokens": 9}
+fetch = {"type": "web_fetch_20250910", "name": "web_fetch", **limits}
+messages("web_fetch", tools=[CLAUDE_TOOL, fetch])
+generate(
+    "any_web_fetch",
+    tools=[GEMINI_TOOL, types.Tool(url_context=types.UrlContext())],
+    tool_config=combined,
+)
+execution = {"type": "code_execution_20250825", "name": "code_execution"}
+messages("code_execution", tools=[CLAUDE_TOOL, execution])
+interpreter = {"type": "code_interpreter", "container": {"type": "auto"}}
+responses("code_execution", tools=[RESPONSES_TOOL, interpreter])
+generate("code_execution_alone", tools=[types.Tool(code_execution=types.ToolCodeExecution())])
+store = {"type": "file_search", "vector_store_ids": ["s"], "max_num_results": 5}
+responses("file_search", tools=[RESPONSES_TOOL, store])
+store = types.FileSearch(file_search_store_names=["s"], top_k=5)
+generate("file_search", tools=[GEMINI_TOOL, types.Tool(file_search=store)], tool_config=combined)
+
+wiki = {"type": "url", "name": "wiki", "url": "https://mcp.example", "authorization_token": "t"}
+toolset = {
+    "type": "mcp_toolset",
+    "mcp_server_name": "wiki",
+    "default_config": {"enabled": False},
+    "configs": {"find": {"enabled": True}},
+}
+record(
+    "mcp_server",
+    "messages",
+    lambda: claude.beta.messages.create(
+        model="m",
+        max_tokens=8192,
+        messages=HELLO,
+        mcp_servers=[wiki],
+        tools=[CLAUDE_TOOL, toolset],
+        betas=["mcp-client-2025-11-20"],
+    ),
+)
+wiki = {
+    "type": "mcp",
+    "server_label": "wiki",
+    "server_url": "https://mcp.example",
+    "authorization": "t",
+    "allowed_tools": ["find"],
+    "require_approval": "never",
+}
+responses("mcp_server", tools=[RESPONSES_TOOL, wiki])
+transport = types.StreamableHttpTransport(
+    url="https://mcp.example", headers={"Authorization": "Bearer t"}
+)
+wiki = types.McpServer(name="wiki", streamable_http_transport=transport)
+generate("any_mcp_server", tools=[GEMINI_TOOL, types.Tool(mcp_servers=[wiki])], tool_config=combined)
+
+messages("service_tier", service_tier="standard_only")
+chat("service_tier", service_tier="default")
+responses("service_tier", service_tier="default")
+generate("service_tier", service_tier="standard")
+chat("verbosity", verbosity="low")
+responses("verbosity", text={"verbosity": "low"})
+chat("prompt_cache_key", prompt_cache_key="k")
+responses("prompt_cache_key", prompt_cache_key="k")
+thinking = {"type": "adaptive", "display": "omitted"}
+messages("reasoning_summary_off", thinking=thinking, output_config={"effort": "high"})
+responses("reasoning_summary", reasoning={"effort": "high", "summary": "detailed"})
+thinking = types.ThinkingConfig(thinking_level="high", include_thoughts=False)
+generate("reasoning_summary_off", thinking_config=thinking)
+chat("logprobs", logprobs=True, top_logprobs=2)
+responses("logprobs", top_logprobs=2, include=["message.output_text.logprobs"])
+generate("logprobs", response_logprobs=True, logprobs=2)
+
+function = {"type": "function", "function": {"name": "look_up"}}
+allowed = {"mode": "auto", "tools": [function]}
+choice = {"type": "allowed_tools", "allowed_tools": allowed}
+chat("allowed_tools", tools=[CHAT_TOOL], tool_choice=choice)
+function = {"type": "function", "name": "look_up"}
+choice = {"type": "allowed_tools", "mode": "auto", "tools": [function]}
+responses("allowed_tools", tools=[RESPONSES_TOOL], tool_choice=choice)
+calling = types.FunctionCallingConfig(mode="VALIDATED", allowed_function_names=["look_up"])
+generate(
+    "allowed_tools",
+    tools=[GEMINI_TOOL],
+    tool_config=types.ToolConfig(function_calling_config=calling),
+)
+
+
+def user(part):
+    return [{"role": "user", "content": [part]}]
+
+
+source = {"type": "base64", "media_type": "application/pdf", "data": PDF}
+messages("citations", user({"type": "document", "source": source, "citations": {"enabled": True}}))
+messages("file_by_id", user({"type": "document", "source": {"type": "file", "file_id": "file-1"}}))
+chat("file_by_id", user({"type": "file", "file": {"file_id": "file-1"}}))
+responses("file_by_id", [{"type": "input_file", "file_id": "file-1"}])
+image = {"url": f"data:image/png;base64,{PNG}", "detail": "low"}
+chat("image_detail", user({"type": "image_url", "image_url": image}))
+image = {"type": "input_image", "image_url": image["url"], "detail": "low"}
+responses("image_detail", [image])
+part = types.Part(
+    inline_data=types.Blob(mime_type="image/png", data=base64.b64decode(PNG)),
+    media_resolution=types.PartMediaResolution(level="MEDIA_RESOLUTION_LOW"),
+)
+generate("image_detail", [types.Content(role="user", parts=[part])])
+
+count = claude.messages.count_tokens
+record("token_count", "messages", lambda: count(model="m", messages=HELLO, tools=[CLAUDE_TOOL]))
+message = {"type": "message", "role": "user", "content": "hello"}
+count = gpt.responses.input_tokens.count
+record("token_count", "responses", lambda: count(model="m", input=[message], tools=[RESPONSES_TOOL]))
+sys.stdout.flush()
