@@ -9,14 +9,14 @@ use crate::turn::{TokenLogprob, TopLogprob};
 /// A token, in the format of both OpenAI wires and Ollama, and in that of Gemini.
 #[derive(Default, Deserialize)]
 #[serde(default, bound(deserialize = "'de: 'a"))]
-struct Token<'a> {
+struct WireToken<'a> {
     token: LenientStr<'a>,
     #[serde(alias = "logProbability")]
     logprob: Option<&'a RawValue>,
-    top_logprobs: LenientList<Token<'a>>,
+    top_logprobs: LenientList<WireToken<'a>>,
 }
 
-impl Token<'_> {
+impl WireToken<'_> {
     fn read(&self) -> Option<TopLogprob> {
         let logprob: f64 = self.logprob?.get().parse().ok()?;
         let token = self.token.or_empty().to_owned();
@@ -32,9 +32,9 @@ impl Token<'_> {
 /// Reads a list of tokens, in the format of both OpenAI wires and Ollama. Malformed tokens are left
 /// out.
 pub(in crate::provider) fn read_tokens(raw: &RawValue) -> Vec<TokenLogprob> {
-    let tokens: LenientList<Token<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
-    let read = |token: &Token<'_>| {
-        let top = token.top_logprobs.0.iter().filter_map(Token::read).collect();
+    let tokens: LenientList<WireToken<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
+    let read = |token: &WireToken<'_>| {
+        let top = token.top_logprobs.0.iter().filter_map(WireToken::read).collect();
         token.read_with_alternatives(top)
     };
     tokens.0.iter().filter_map(read).collect()
@@ -46,19 +46,20 @@ pub(in crate::provider) fn read_result(raw: &RawValue) -> Vec<TokenLogprob> {
     #[derive(Default, Deserialize)]
     #[serde(default, rename_all = "camelCase", bound(deserialize = "'de: 'a"))]
     struct LogprobsResult<'a> {
-        chosen_candidates: LenientList<Token<'a>>,
+        chosen_candidates: LenientList<WireToken<'a>>,
         top_candidates: LenientList<TopCandidates<'a>>,
     }
     #[derive(Default, Deserialize)]
     #[serde(default, bound(deserialize = "'de: 'a"))]
     struct TopCandidates<'a> {
-        candidates: LenientList<Token<'a>>,
+        candidates: LenientList<WireToken<'a>>,
     }
     let result: Lenient<LogprobsResult<'_>> = serde_json::from_str(raw.get()).unwrap_or_default();
     let result = result.0.unwrap_or_default();
     let mut top = result.top_candidates.0.iter();
-    let read = |token: &Token<'_>| {
-        let top = top.next().map(|top| top.candidates.0.iter().filter_map(Token::read).collect());
+    let read = |token: &WireToken<'_>| {
+        let top =
+            top.next().map(|top| top.candidates.0.iter().filter_map(WireToken::read).collect());
         token.read_with_alternatives(top.unwrap_or_default())
     };
     result.chosen_candidates.0.iter().filter_map(read).collect()
