@@ -88,8 +88,9 @@ impl Window {
 
     /// Lets an agent ask the provider to [count](crate::Provider::count_tokens) the tokens of a
     /// request before it decides whether to compact the history. The count replaces the estimate.
-    /// If the provider cannot count, or if counting fails, the estimate is used; a failure is
-    /// reported to [`Hook::on_failure`](crate::agent::hook::Hook::on_failure).
+    /// If the provider cannot count, or if counting fails, the estimate is used. A failure is
+    /// reported to [`Hook::on_failure`](crate::agent::hook::Hook::on_failure), and the provider is
+    /// not asked again in the same run.
     ///
     /// Each count costs one request more, which delays the turn. The provider is therefore asked
     /// only if the estimate exceeds half of the threshold. An attempt is limited by

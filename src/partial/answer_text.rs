@@ -11,8 +11,8 @@ const MAX_BYTES_BEFORE: usize = 1024;
 /// A text of the model, in which JSON is expected.
 #[derive(Clone, Debug)]
 pub(super) enum AnswerText {
-    /// The JSON has not begun. Contains the text so far.
-    Before(String),
+    /// The JSON has not begun. Contains the text so far, and whether reasoning preceded it.
+    Before(String, bool),
     /// The text is reasoning. Contains its last bytes, which may be the beginning of its end tag.
     Reasoning(String),
     Json(JsonParser),
@@ -22,7 +22,7 @@ pub(super) enum AnswerText {
 
 impl Default for AnswerText {
     fn default() -> Self {
-        Self::Before(String::new())
+        Self::Before(String::new(), false)
     }
 }
 
@@ -32,7 +32,7 @@ impl AnswerText {
         let next = match self {
             Self::Json(parser) => return parser.push(piece),
             Self::Other => return,
-            Self::Before(text) => {
+            Self::Before(text, has_reasoning) => {
                 text.push_str(piece);
                 match find_json_start(text) {
                     AnswerStart::Json(at) => {
@@ -40,9 +40,13 @@ impl AnswerText {
                         parser.push(&text[at..]);
                         Self::Json(parser)
                     }
-                    AnswerStart::Reasoning(at) => Self::after_reasoning(text.split_off(at)),
+                    AnswerStart::Reasoning(at) if !*has_reasoning => {
+                        Self::after_reasoning(text.split_off(at))
+                    }
                     AnswerStart::Unknown if text.len() <= MAX_BYTES_BEFORE => return,
-                    AnswerStart::Unknown | AnswerStart::None => Self::Other,
+                    AnswerStart::Reasoning(_) | AnswerStart::Unknown | AnswerStart::None => {
+                        Self::Other
+                    }
                 }
             }
             Self::Reasoning(tail) => {
@@ -55,7 +59,8 @@ impl AnswerText {
 
     fn after_reasoning(mut text: String) -> Self {
         if let Some((_, answer)) = text.split_once(THINK_END_TAG) {
-            let mut next = Self::default();
+            // Reasoning that follows reasoning is not read, so this is the only nested call.
+            let mut next = Self::Before(String::new(), true);
             next.push(answer);
             return next;
         }

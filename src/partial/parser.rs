@@ -176,6 +176,12 @@ impl JsonParser {
         }
     }
 
+    /// Returns whether the outermost value has begun, and neither ended nor turned out to be
+    /// invalid.
+    pub(super) fn is_open(&self) -> bool {
+        !matches!(self.state, State::Ended(_) | State::Invalid)
+    }
+
     /// Returns the outermost value, once it has ended.
     pub(super) fn ended_value(&self) -> Option<&Value> {
         match &self.state {

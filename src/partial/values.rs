@@ -401,7 +401,8 @@ impl OpenPartial {
         let OpenText::Answer(text) = &mut self.text else { return };
         if index != self.index {
             self.index = index;
-            if !matches!(text, AnswerText::Json(_)) {
+            let is_open = matches!(text, AnswerText::Json(parser) if parser.is_open());
+            if !is_open {
                 *text = AnswerText::default();
             }
         }

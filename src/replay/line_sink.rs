@@ -5,6 +5,8 @@ use std::io::{self, Write};
 use std::path::Path;
 use std::sync::Mutex;
 
+use serde_json::Value;
+
 use crate::error::{Error, ErrorKind};
 use crate::json_lines::LineWriter;
 use crate::lock::lock_ignoring_poison;
@@ -34,7 +36,7 @@ impl LineSink {
         match masker.is_empty() {
             true => writer.append(line),
             false => {
-                let json = serde_json::to_string(line);
+                let json = serde_json::to_string(line).map(without_logprobs);
                 writer.append_json(json.map(|json| masker.mask_json(json)));
             }
         }
@@ -56,7 +58,46 @@ impl LineSink {
     }
 }
 
+/// Removes the log probabilities of turns: each token is a string of its own, so a secret that
+/// several tokens make up would not be found.
+fn without_logprobs(json: String) -> String {
+    fn remove(value: &mut Value) {
+        match value {
+            Value::Array(list) => list.iter_mut().for_each(remove),
+            Value::Object(map) => {
+                if map.contains_key("stop_reason") {
+                    map.shift_remove("logprobs");
+                }
+                map.values_mut().for_each(remove);
+            }
+            _ => {}
+        }
+    }
+    if !json.contains("\"logprobs\":[") {
+        return json;
+    }
+    let Ok(mut value) = serde_json::from_str(&json) else { return json };
+    remove(&mut value);
+    value.to_string()
+}
+
 fn write_error(error: io::Error) -> Error {
     let message = format!("the recording cannot be written: {error}");
     Error::new(ErrorKind::Store, message).with_source(error)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_log_probabilities_of_turns_are_removed() {
+        let turn =
+            r#"{"event":{"turn":{"items":[],"stop_reason":"stop","logprobs":[{"token":"hun"}]}}}"#;
+        let expected = r#"{"event":{"turn":{"items":[],"stop_reason":"stop"}}}"#;
+        assert_eq!(without_logprobs(turn.to_owned()), expected);
+        for other in [r#"{"arguments":{"logprobs":[1]}}"#, expected, "not JSON \"logprobs\":["] {
+            assert_eq!(without_logprobs(other.to_owned()), other);
+        }
+    }
 }

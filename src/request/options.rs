@@ -96,7 +96,8 @@ pub struct Options {
     pub service_tier: Option<ServiceTier>,
     /// The number of most likely tokens that are reported for each token of the answer, from 0 to
     /// 20. If this field is set, [`Turn::logprobs`](crate::turn::Turn::logprobs) returns the log
-    /// probabilities of the tokens. Many reasoning models do not support this option.
+    /// probabilities of the tokens. Many reasoning models do not support this option. Durable runs,
+    /// and recordings with secrets, do not keep them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub logprobs: Option<u32>,
     /// Whether the model cites the documents in the request. On the Messages wire, citations are

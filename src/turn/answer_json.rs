@@ -68,9 +68,9 @@ pub(crate) fn find_json_start(answer: &str) -> AnswerStart {
     let ends = |c: char| matches!(c, ':' | '.' | '!' | '?');
     let has_ended = sentence.trim_end().ends_with(ends) || sentence.ends_with('\n');
     match is_sentence(sentence) && has_ended {
-        true => AnswerStart::Json(offset(json)),
         // A fence may follow a list, but not an object.
-        false if json.starts_with('[') => AnswerStart::Unknown,
+        _ if json.starts_with('[') => AnswerStart::Unknown,
+        true => AnswerStart::Json(offset(json)),
         false => AnswerStart::None,
     }
 }

@@ -84,6 +84,11 @@ impl Turn {
         &self.logprobs
     }
 
+    /// Returns the turn without its log probabilities.
+    pub(crate) fn without_logprobs(&self) -> Self {
+        Self { logprobs: Vec::new(), ..self.clone() }
+    }
+
     /// Returns the model's text, which is the concatenation of all text items in the turn.
     pub fn text(&self) -> String {
         self.items.iter().filter_map(Item::as_text).collect()

@@ -8,17 +8,26 @@ use crate::turn::TurnEvent;
 
 /// Reads the values in a run's events, and returns those that are due to be sent.
 ///
-/// A growing value is sent again only if the text has grown by an eighth since, so that all values
-/// together are at most about nine times as long as the text. It is due only when no event is
-/// ready. The end of a value is always sent.
+/// A growing value is sent again only if its text has grown by an eighth since, so that all states
+/// of a value together are at most about nine times as long as its text. It is due only when no
+/// event is ready. The end of a value is always sent.
 #[derive(Clone, Debug)]
 pub(super) struct PartialSender {
     values: PartialValues<Value>,
-    /// The number of bytes of the turn's text and arguments, so far and when values were last sent.
-    read_bytes: usize,
-    sent_bytes: usize,
+    /// The turn's text, and the arguments of each of its calls.
+    texts: Vec<TextProgress>,
     /// The number of answers that have ended.
     ended_answers: usize,
+}
+
+/// How much of a text has arrived.
+#[derive(Clone, Debug)]
+struct TextProgress {
+    /// The id of the call, for arguments.
+    call_id: Option<String>,
+    /// The number of bytes so far, and when values were last sent.
+    read_bytes: usize,
+    sent_bytes: usize,
 }
 
 /// A value, as it is sent to the client.
@@ -34,19 +43,19 @@ pub(super) struct SentPartial {
 
 impl PartialSender {
     pub(super) fn new(values: PartialValues<Value>) -> Self {
-        Self { values, read_bytes: 0, sent_bytes: 0, ended_answers: 0 }
+        Self { values, texts: Vec::new(), ended_answers: 0 }
     }
 
     /// Applies an event, and returns the values that it ends.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<SentPartial> {
         match event {
-            Event::Turn(
-                TurnEvent::TextDelta { text: delta, .. }
-                | TurnEvent::ToolCallArgsDelta { delta, .. },
-            ) => self.read_bytes += delta.len(),
+            Event::Turn(TurnEvent::TextDelta { text, .. }) => self.add_bytes(None, text.len()),
+            Event::Turn(TurnEvent::ToolCallArgsDelta { call_id, delta }) => {
+                self.add_bytes(Some(call_id), delta.len());
+            }
             Event::TurnStarted { .. }
             | Event::Turn(TurnEvent::Retracted { .. } | TurnEvent::TurnComplete { .. }) => {
-                (self.read_bytes, self.sent_bytes) = (0, 0);
+                self.texts.clear();
             }
             _ => {}
         }
@@ -58,7 +67,7 @@ impl PartialSender {
     /// those that grow further are sent.
     pub(super) fn restart<'a>(&mut self, events: impl Iterator<Item = &'a Event>) {
         self.values.clear();
-        (self.read_bytes, self.sent_bytes) = (0, 0);
+        self.texts.clear();
         for event in events {
             drop(self.observe(event));
         }
@@ -66,15 +75,30 @@ impl PartialSender {
 
     /// Returns the values that have grown and are due.
     pub(super) fn growing(&mut self) -> Vec<SentPartial> {
-        let new_bytes = self.read_bytes - self.sent_bytes;
-        if new_bytes == 0 || new_bytes < self.sent_bytes / 8 {
+        if !self.texts.iter().any(TextProgress::is_due) {
             return Vec::new();
         }
         let growing = self.take(PartialValues::next_partial);
-        if !growing.is_empty() {
-            self.sent_bytes = self.read_bytes;
+        // Texts without values stay due, but cost nothing.
+        for text in &mut self.texts {
+            if growing.iter().any(|sent| sent.call_id == text.call_id) {
+                text.sent_bytes = text.read_bytes;
+            }
         }
         growing
+    }
+
+    fn add_bytes(&mut self, call_id: Option<&String>, bytes: usize) {
+        // Calls arrive one after another, so the newest text is the one that grows.
+        let found = self.texts.iter_mut().rev().find(|text| text.call_id.as_ref() == call_id);
+        match found {
+            Some(text) => text.read_bytes += bytes,
+            None => self.texts.push(TextProgress {
+                call_id: call_id.cloned(),
+                read_bytes: bytes,
+                sent_bytes: 0,
+            }),
+        }
     }
 
     /// Ends the values of a stream that has failed.
@@ -103,6 +127,13 @@ impl PartialSender {
             taken.push(SentPartial { call_id, answer, state, value });
         }
         taken
+    }
+}
+
+impl TextProgress {
+    fn is_due(&self) -> bool {
+        let new_bytes = self.read_bytes - self.sent_bytes;
+        new_bytes > 0 && new_bytes >= self.sent_bytes / 8
     }
 }
 

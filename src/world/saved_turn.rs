@@ -1,5 +1,7 @@
 //! The stored form of a turn.
 
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 
 use crate::error::Error;
@@ -13,7 +15,8 @@ use crate::world::replayed_turn::{ReplayedEvent, ReplayedTurn, is_vetoed_event};
 ///
 /// To save a turn, call [`observe`](Self::observe) with each item from its stream. Later,
 /// [`into_stream`](Self::into_stream) returns a stream that yields the same turn again. The deltas
-/// of a complete turn are omitted.
+/// of a complete turn are omitted, and so are its [log probabilities](crate::Turn::logprobs), which
+/// are many times as large as the turn.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 #[serde(default)]
 pub struct SavedTurn {
@@ -37,7 +40,12 @@ impl SavedTurn {
                     self.events.retain(|event| matches!(event, TurnEvent::Retracted { .. }));
                     self.is_vetoed = is_vetoed_event(event);
                 }
-                self.events.push(event.clone());
+                self.events.push(match event {
+                    TurnEvent::TurnComplete { turn } if !turn.logprobs().is_empty() => {
+                        TurnEvent::TurnComplete { turn: Arc::new(turn.without_logprobs()) }
+                    }
+                    event => event.clone(),
+                });
             }
             Err(error) => self.error = Some(error.clone()),
         }

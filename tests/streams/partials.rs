@@ -407,6 +407,40 @@ fn an_answer_may_follow_commentary_and_be_split_into_items() {
 }
 
 #[test]
+fn an_answer_in_a_later_item_replaces_json_of_a_commentary_that_has_ended() {
+    for commentary in [r#"{"a":"draft"}"#, "[search, read]"] {
+        let mut values = answer();
+        for (index, text) in [(0, commentary), (2, r#"{"a":"Os"#)] {
+            values.observe(&TurnEvent::TextDelta { index, text: text.into() }.into());
+        }
+        let partial = values.next_partial().unwrap();
+        assert_eq!(partial.state, PartialState::Growing(json!({ "a": "Os" })));
+    }
+}
+
+#[test]
+fn a_list_after_a_sentence_is_not_mistaken_for_the_answer() {
+    let mut values = answer();
+    for text in ["Sources: [", "1]\n```json\n", "{\"n\":5", "}\n```"] {
+        values.observe(&text_delta(text));
+        if let Some(partial) = values.next_partial() {
+            // The number appears once it has ended.
+            let PartialState::Growing(value) = partial.state else { panic!("{partial:?}") };
+            assert!(value == json!({}) || value == json!({ "n": 5 }), "{value}");
+        }
+    }
+    assert!(values.next_partial().is_none());
+}
+
+#[test]
+fn repeated_reasoning_is_not_read() {
+    let mut values = answer();
+    values.observe(&text_delta(&"<think></think>".repeat(50_000)));
+    values.observe(&text_delta("{\"a\":1}"));
+    assert!(values.next_partial().is_none());
+}
+
+#[test]
 fn a_type_that_requires_a_field_at_any_depth_is_refused_with_its_path() {
     #[derive(Deserialize, JsonSchema)]
     #[expect(dead_code, reason = "only the schema is used")]

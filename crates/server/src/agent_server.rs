@@ -190,7 +190,8 @@ impl AgentServer {
         request: Request,
     ) -> Result<Response<Body>, Failure> {
         let Received { parts, principal, active_run, body } = self.read(wire, request).await?;
-        let body = self.parse(&body)?;
+        let mut body = self.parse(&body)?;
+        self.replace_references(&mut body, &principal)?;
         let (name, is_streamed) = model.unzip();
         let mut request = parse_request(wire, body, name, &self.0.limits)?;
         if let Some(is_streamed) = is_streamed {
@@ -236,6 +237,20 @@ impl AgentServer {
             let message = "the response cannot be sent";
             Error::new(ErrorKind::Other, message).with_source(error).into()
         })
+    }
+
+    /// Replaces the references to items of kept responses by the items.
+    fn replace_references(&self, body: &mut Value, principal: &Principal) -> Result<(), Error> {
+        let items = body.get_mut("input").and_then(Value::as_array_mut);
+        for (n, item) in items.into_iter().flatten().enumerate() {
+            if item["type"] == "item_reference" {
+                let id = item["id"].as_str().unwrap_or_default();
+                let stored = self.0.responses.item(id, principal.id());
+                let message = "no item with this id is kept for you";
+                *item = stored.ok_or_else(|| invalid(&format!("input[{n}].id"), message))?;
+            }
+        }
+        Ok(())
     }
 
     /// Starts the run of a request. Also returns the size of the history that it continues.

@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 use std::mem;
+use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use futures::StreamExt;
@@ -95,6 +96,8 @@ struct Ending {
     calls: Vec<(u32, ContentDelta)>,
     reason: StopReason,
     usage: Usage,
+    /// The response to keep, without its output.
+    stored: Option<StoredResponse>,
 }
 
 impl Answer {
@@ -219,6 +222,7 @@ impl Answer {
         let frames = frames.map_err(|error| self.fail(&error))?;
         let data: Vec<Value> =
             frames.iter().filter_map(|frame| serde_json::from_str(&frame.data).ok()).collect();
+        self.store(ending.stored, data.last());
         Ok(match wire {
             Wire::Anthropic => wires::anthropic::document(&data),
             Wire::OpenAiChat => wires::openai_chat::document(&data),
@@ -240,10 +244,25 @@ impl Answer {
         });
         let frames = frames.map_err(|error| self.fail(&error))?;
         bytes += &self.encode(&frames);
+        if ending.stored.is_some() {
+            let last = frames.last().and_then(|last| serde_json::from_str(&last.data).ok());
+            self.store(ending.stored, last.as_ref());
+        }
         Ok(bytes + self.format.body_end)
     }
 
-    /// Decides how the answer ends, and keeps the response.
+    /// Keeps a response. `last` is the last event of its stream, which contains its output.
+    fn store(&self, stored: Option<StoredResponse>, last: Option<&Value>) {
+        if let (Some(mut stored), Some((responses, ..))) = (stored, &self.settings.store) {
+            let output = last.map(|event| event["response"]["output"].clone());
+            if let Some(Value::Array(output)) = output {
+                stored.output = output.into();
+            }
+            responses.insert(format!("resp_{}", self.settings.id), stored);
+        }
+    }
+
+    /// Decides how the answer ends.
     fn end(&mut self, outcome: &Outcome) -> Result<Ending, Failure> {
         self.state = AnswerState::Ended;
         if let Some(error) = &outcome.error {
@@ -289,16 +308,17 @@ impl Answer {
                 return Err(self.fail(&Error::new(ErrorKind::Server, message)));
             }
         };
-        if let Some((responses, principal, earlier_bytes)) = &self.settings.store {
-            let response = StoredResponse {
-                principal: principal.clone(),
-                model: self.model.clone(),
-                history: outcome.history.clone(),
-                bytes: earlier_bytes + added_bytes(outcome),
-            };
-            responses.insert(format!("resp_{}", self.settings.id), response);
-        }
-        Ok(Ending { calls, reason, usage: outcome.usage + *outcome.nested_usage })
+        let store = self.settings.store.as_ref();
+        let stored = store.map(|(_, principal, earlier_bytes)| StoredResponse {
+            principal: principal.clone(),
+            model: self.model.clone(),
+            history: outcome.history.clone(),
+            // The output repeats what the run has added to the history.
+            bytes: earlier_bytes + 2 * added_bytes(outcome),
+            output: Arc::default(),
+        });
+        let usage = outcome.usage + *outcome.nested_usage;
+        Ok(Ending { calls, reason, usage, stored })
     }
 
     /// Returns the text that ends the answer, but that no delta contains: the text that must match

@@ -43,8 +43,8 @@
 //!   and the field `user` does not select a session. With Responses, `previous_response_id`
 //!   continues a kept response. The server keeps the last 200 responses of each
 //!   [principal](Principal) in memory, up to 64 MiB, and at most 10,000 and 512 MiB in all. It
-//!   gives each only to the principal and the model for which it was made. References to items by
-//!   their ids are refused.
+//!   gives each only to the principal and the model for which it was made. References to items of
+//!   kept responses are replaced by the items.
 //! - **System and developer messages** follow the agent's own instructions.
 //! - **Tools** of the client are [external](turnstream::Tool::external): when the model calls one,
 //!   the answer ends with the call, and the next request contains the result. A name that a tool of

@@ -26,6 +26,8 @@ pub(crate) struct ModelRequest {
     pub(crate) instructions: Option<String>,
     /// The tools that the client executes.
     pub(crate) tools: Vec<ToolSpec>,
+    /// The names of the client's tools that the model may call, if not all.
+    pub(crate) allowed_tools: Option<Vec<String>>,
     /// The options that the client has set.
     pub(crate) options: Options,
     pub(crate) is_streamed: bool,
@@ -44,6 +46,7 @@ impl ModelRequest {
             conversation: Conversation::default(),
             instructions: None,
             tools: Vec::new(),
+            allowed_tools: None,
             options: Options::default(),
             is_streamed: false,
             previous_response: None,
@@ -56,7 +59,10 @@ impl ModelRequest {
         let own = agent.toolkit();
         let mut names = HashSet::new();
         let mut tools = Vec::with_capacity(self.tools.len());
-        for spec in &self.tools {
+        let is_allowed = |spec: &&ToolSpec| {
+            self.allowed_tools.as_ref().is_none_or(|allowed| allowed.contains(&spec.name))
+        };
+        for spec in self.tools.iter().filter(is_allowed) {
             if own.get(&spec.name).is_some() || !names.insert(&spec.name) {
                 let message = format!("the name {:?} belongs to another tool", spec.name);
                 return Err(invalid("tools", &message));

@@ -3,6 +3,7 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use serde_json::Value;
 use turnstream::{History, Outcome};
 
 /// The maximum number of responses that are kept for a principal, and for all.
@@ -43,8 +44,10 @@ pub(crate) struct StoredResponse {
     /// The agent that made the response.
     pub(crate) model: String,
     pub(crate) history: History,
-    /// The size of the history, in bytes of JSON.
+    /// The size of the history and the output, in bytes of JSON.
     pub(crate) bytes: usize,
+    /// The items of the response.
+    pub(crate) output: Arc<[Value]>,
 }
 
 /// Returns the number of bytes of JSON by which a run has extended its history.
@@ -71,6 +74,14 @@ impl StoredResponses {
             let Some(oldest) = oldest else { break };
             latest.remove(&oldest);
         }
+    }
+
+    /// Returns an item of a response of this principal.
+    pub(crate) fn item(&self, id: &str, principal: &str) -> Option<Value> {
+        // The id of an item contains the id of its response, as in `msg_{response}_0`.
+        let response = id.split_once('_')?.1.rsplit_once('_')?.0;
+        let response = self.get(&format!("resp_{response}"), principal)?;
+        response.output.iter().find(|item| item["id"] == id).cloned()
     }
 
     /// Returns a response of this principal.
@@ -122,7 +133,8 @@ mod tests {
 
     fn response(principal: &str, bytes: usize) -> StoredResponse {
         let history = History::new(&SystemIds);
-        StoredResponse { principal: principal.into(), model: "m".into(), history, bytes }
+        let (principal, output) = (principal.into(), Arc::default());
+        StoredResponse { principal, model: "m".into(), history, bytes, output }
     }
 
     #[test]

@@ -88,6 +88,11 @@ async fn a_tool_choice_concerns_only_the_clients_tools() {
         (json!("none"), "Auto search"),
         (json!("required"), "Auto search double"),
         (named("double"), "Tool(\"double\") search double"),
+        (json!({ "type": "allowed_tools", "mode": "auto", "tools": [] }), "Auto search"),
+        (
+            json!({ "type": "allowed_tools", "mode": "auto", "tools": [named("double")] }),
+            "Auto search double",
+        ),
     ] {
         let answered = served.post(CHAT, &with(with_tool(), "tool_choice", choice)).await.json();
         assert_eq!(answered["choices"][0]["message"]["content"], said);
@@ -332,6 +337,26 @@ async fn a_response_is_continued_only_by_its_principal_and_model() {
     let kept = ask("ada", body).await.json();
     let body = json!({ "model": "assistant", "input": "More", "previous_response_id": kept["id"] });
     assert_eq!(ask("ada", body).await.status, 400);
+}
+
+#[tokio::test]
+async fn references_to_items_are_replaced_by_the_items_of_their_principal() {
+    let agents = AgentServer::new().with_model("assistant", counting_agent());
+    let served = Served::router(agents.with_authorize(by_key).router()).await;
+    let ask = async |key: &str, body: Value| {
+        let request = served.request("/v1/responses", &body);
+        served.send(request.header("x-api-key", key)).await
+    };
+    let first = ask("ada", json!({ "model": "assistant", "input": "Hi" })).await.json();
+    let body = json!({ "model": "assistant", "input": [
+        { "role": "user", "content": "Hi" },
+        { "type": "item_reference", "id": first["output"][0]["id"] },
+        { "role": "user", "content": "And?" },
+    ] });
+    let answered = ask("ada", body.clone()).await;
+    let text = answered.json()["output"][0]["content"][0]["text"].clone();
+    assert_eq!(text, "3 items", "{answered:?}");
+    assert_eq!(ask("bob", body).await.status, 400);
 }
 
 #[tokio::test]

@@ -64,6 +64,10 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
     let mut request = run.settings.build_request(&toolkit, tools, &state.history);
+    if state.end.wrap_up_reason.is_some() {
+        // The provider must not use them either, because they cost money.
+        request.options.server_tools.clear();
+    }
     if state.end.wrap_up_reason.is_some() && !request.tools.is_empty() {
         // The tools stay in the request so that it matches the provider's cached prefix.
         request.options.tool_choice = ToolChoice::None;

@@ -27,7 +27,7 @@ struct CountAttempt {
 
 /// Returns the provider's count of the tokens in a request, if the window asks for it and the
 /// request may exceed the limit. Returns `None` if the estimate is to be used instead. A failure is
-/// reported to the hooks.
+/// reported to the hooks, and the provider is not asked again in this run.
 pub(super) async fn provider_token_count(
     run: &RunShared,
     state: &State,
@@ -36,7 +36,8 @@ pub(super) async fn provider_token_count(
     (estimate, limit): (u64, u64),
     time_limit: TimeLimit,
 ) -> Option<u64> {
-    if !window.uses_provider_counts() || estimate <= limit / 2 {
+    let has_failed = &run.control().work.token_count_failed;
+    if !window.uses_provider_counts() || has_failed.get() || estimate <= limit / 2 {
         return None;
     }
     let (now, state_now, request) = (run.clone(), state.clone(), request.clone());
@@ -58,6 +59,7 @@ pub(super) async fn provider_token_count(
     match made {
         Ok(CountAttempt { tokens, error: None }) => tokens,
         Ok(CountAttempt { error: Some(error), .. }) | Err(error) => {
+            run.control().work.token_count_failed.set(true);
             run.hooks().on_failure(state, &error);
             None
         }

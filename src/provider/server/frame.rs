@@ -109,9 +109,10 @@ impl FrameFormat {
             }
         }
         escape_line_separators(&mut out, 0);
-        let text = String::from_utf8_lossy(&out);
+        let text = String::from_utf8(out)
+            .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
         match self.line_end {
-            "\n" => text.into_owned(),
+            "\n" => text,
             line_end => text.replace('\n', line_end),
         }
     }

@@ -40,6 +40,7 @@ mod error_body;
 mod frame;
 pub(super) mod openai_errors;
 mod server_wire;
+mod text_template;
 mod turn_writer;
 mod wire;
 mod wire_writer;
@@ -55,6 +56,7 @@ pub use wire_writer::TurnStart;
 
 pub(super) use error_body::{default_status, error_message, message_with_phrase};
 pub(super) use server_wire::ServerWire;
+pub(super) use text_template::{NUMBER_MARK, TEXT_MARK, TextTemplate};
 pub(super) use wire_writer::{
     BufferedCall, REFUSAL_WITHOUT_TEXT, SignFn, UnsupportedContent, WireWriter, WriterOutput,
     call_id_or_generated,

@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::frame::{Frame, Issued};
+use crate::provider::server::text_template::TextTemplate;
 use crate::usage::Usage;
 
 /// The information about a turn that is available before the turn is written.
@@ -53,9 +54,32 @@ pub(in crate::provider) struct WriterOutput {
     pub(in crate::provider) frames: Vec<Frame>,
     /// The values to issue with the next frame.
     issued: Vec<Issued>,
+    /// The template of the last frame with text, and the kind and the block of that frame.
+    template: Option<(TextFrame, TextTemplate)>,
 }
 
+/// Identifies the frames of a template: the name of the field with the text, and the index of the
+/// content block, on wires whose frames contain it.
+pub(in crate::provider) type TextFrame = (&'static str, u32);
+
 impl WriterOutput {
+    /// Takes the template for these frames, if the last frame with text was one of them.
+    pub(in crate::provider) fn take_template(&mut self, of: TextFrame) -> Option<TextTemplate> {
+        self.template.take_if(|(last, _)| *last == of).map(|(_, template)| template)
+    }
+
+    /// Adds a frame with this text and number, and keeps the template for the next ones.
+    pub(in crate::provider) fn push_text(
+        &mut self,
+        of: TextFrame,
+        template: TextTemplate,
+        text: &str,
+        number: usize,
+    ) {
+        self.push(template.frame(text, number));
+        self.template = Some((of, template));
+    }
+
     /// Adds a frame, which issues the values recorded since the previous frame.
     pub(in crate::provider) fn push(&mut self, frame: Frame) {
         self.frames.push(Frame { issued: std::mem::take(&mut self.issued), ..frame });

@@ -110,6 +110,7 @@ async fn without_a_count_the_estimate_is_used_and_a_failure_is_reported() {
         assert!(compaction_order(&events).starts_with('c'), "{kind:?}");
         assert_eq!(outcome.error, None);
         assert_eq!(seen.lock().unwrap().first(), Some(&kind));
+        assert_eq!(model.count(), 1, "a provider that has failed is not asked again");
     }
 }
 

@@ -2,7 +2,7 @@
 
 use turnstream::item::{Part, ProviderData, RawJson};
 use turnstream::provider::{Citation, citations};
-use turnstream::request::Options;
+use turnstream::request::{Options, Output, OutputSchema, WebFetch};
 
 use super::*;
 
@@ -20,6 +20,25 @@ fn all_documents_of_a_request_can_be_cited_on_the_messages_wire() {
     for wire in [Wire::Chat, Wire::CompatibleChat, Wire::Responses, Wire::Gemini, Wire::Ollama] {
         let error = wire.encode(&hello().with_options(request.options.clone())).unwrap_err();
         assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("citations")));
+    }
+}
+
+#[test]
+fn citations_beside_a_schema_are_refused_before_the_request() {
+    let schema = json!({ "type": "object", "properties": {}, "additionalProperties": false });
+    let output = Output::Schema(OutputSchema { name: "a".to_owned(), schema });
+    let options = Options { citations: true, output, ..Options::default() };
+    let error = Wire::Messages.encode(&hello().with_options(options)).unwrap_err();
+    assert_eq!((error.kind(), error.parameter()), (ErrorKind::Unsupported, Some("citations")));
+}
+
+#[test]
+fn pages_that_the_vendor_fetches_are_cited_if_documents_are() {
+    for citations in [false, true] {
+        let server_tools = vec![WebFetch::default().into()];
+        let options = Options { citations, server_tools, ..Options::default() };
+        let body = Wire::Messages.encode(&hello().with_options(options)).unwrap();
+        assert_eq!(body["tools"][0]["citations"]["enabled"] == true, citations, "{body}");
     }
 }
 

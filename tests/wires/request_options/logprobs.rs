@@ -3,7 +3,8 @@
 use turnstream::provider::Decode;
 use turnstream::request::Options;
 use turnstream::sse::Frame;
-use turnstream::turn::{TokenLogprob, TopLogprob, TurnBuilder};
+use turnstream::turn::{StopReason, TokenLogprob, TopLogprob, TurnBuilder};
+use turnstream::world::SavedTurn;
 use turnstream::{Turn, TurnEvent};
 
 use super::*;
@@ -132,6 +133,26 @@ fn log_probabilities_count_toward_the_size_of_a_turn() {
     let mut turn = TurnBuilder::new();
     let huge = TokenLogprob { token: "x".repeat(65 << 20), ..TokenLogprob::default() };
     turn.push_logprobs(vec![huge]);
-    turn.stop(turnstream::turn::StopReason::Stop, "stop");
+    turn.stop(StopReason::Stop, "stop");
     assert_eq!(turn.complete().unwrap_err().kind(), ErrorKind::TooLarge);
+}
+
+#[test]
+fn a_saved_turn_has_no_log_probabilities() {
+    let mut turn = TurnBuilder::new();
+    turn.push_text(0, "Hi");
+    turn.push_logprobs(vec![TokenLogprob { token: "Hi".to_owned(), ..TokenLogprob::default() }]);
+    turn.stop(StopReason::Stop, "stop");
+    turn.complete().unwrap();
+    let mut saved = SavedTurn::default();
+    let mut count = 0;
+    while let Some(event) = turn.next_event() {
+        if let Some(turn) = event.turn_complete() {
+            count = turn.logprobs().len();
+        }
+        saved.observe(&Ok(event));
+    }
+    assert_eq!(count, 1);
+    let json = serde_json::to_string(&saved).unwrap();
+    assert!(saved.is_complete() && !json.contains("logprob"), "{json}");
 }

@@ -18,7 +18,7 @@ pub(crate) fn read(
 ) -> Result<(), Error> {
     // The agent decides who uses it, and what its model may say.
     fields.ignore(&["labels", "model", "safetySettings", "serviceTier", "store"]);
-    let choice = read_tool_choice(fields)?;
+    let choice = read_tool_choice(fields, request)?;
     if let Some(mut config) = fields.object("generationConfig")? {
         read_options(&mut config, request)?;
         config.finish()?;
@@ -88,19 +88,21 @@ fn whole_number(number: f32) -> u32 {
     number as u32
 }
 
-fn read_tool_choice(fields: &mut Fields) -> Result<ToolChoice, Error> {
+fn read_tool_choice(fields: &mut Fields, request: &mut ModelRequest) -> Result<ToolChoice, Error> {
     let Some(mut config) = fields.object("toolConfig")? else { return Ok(ToolChoice::Auto) };
     let Some(mut calling) = config.object("functionCallingConfig")? else {
         return Ok(ToolChoice::Auto);
     };
-    let mut allowed = calling.texts("allowedFunctionNames")?;
+    let allowed = calling.texts("allowedFunctionNames")?;
     match calling.text("mode")?.unwrap_or_default().to_ascii_uppercase().as_str() {
         "" | "AUTO" | "VALIDATED" | "MODE_UNSPECIFIED" => Ok(ToolChoice::Auto),
         "NONE" => Ok(ToolChoice::None),
-        "ANY" => match (allowed.len(), allowed.pop()) {
-            (0, _) => Ok(ToolChoice::Required),
-            (1, Some(name)) => Ok(ToolChoice::Tool(name)),
-            _ => Err(calling.refuse("allowedFunctionNames")),
+        "ANY" => match &allowed[..] {
+            [name] => Ok(ToolChoice::Tool(name.clone())),
+            names => {
+                request.allowed_tools = (!names.is_empty()).then(|| names.to_vec());
+                Ok(ToolChoice::Required)
+            }
         },
         _ => Err(calling.refuse("mode")),
     }

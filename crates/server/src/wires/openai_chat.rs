@@ -59,7 +59,7 @@ pub(crate) fn read(
         presence_penalty: fields.penalty("presence_penalty")?,
         stop_sequences: fields.texts("stop")?,
         parallel_tool_calls: fields.bool("parallel_tool_calls")?,
-        tool_choice: read_tool_choice(fields)?,
+        tool_choice: read_tool_choice(fields, request)?,
         ..Options::default()
     };
     if let Some(mut format) = fields.object("response_format")? {
@@ -90,9 +90,25 @@ pub(crate) fn read(
     messages.into_iter().try_for_each(|message| read_message(message, request, limits))
 }
 
-/// Reads whether the model must call a tool.
-pub(super) fn read_tool_choice(fields: &mut Fields) -> Result<ToolChoice, Error> {
+/// Reads whether the model must call a tool, and which tools it may call.
+pub(super) fn read_tool_choice(
+    fields: &mut Fields,
+    request: &mut ModelRequest,
+) -> Result<ToolChoice, Error> {
     let Some(choice) = fields.take("tool_choice") else { return Ok(ToolChoice::Auto) };
+    if choice["type"] == "allowed_tools" {
+        let allowed = if choice["tools"].is_array() { &choice } else { &choice["allowed_tools"] };
+        let name = |tool: &Value| {
+            let name = tool["function"]["name"].as_str().or(tool["name"].as_str());
+            name.map(str::to_owned).ok_or_else(|| fields.refuse("tool_choice"))
+        };
+        let tools = allowed["tools"].as_array().into_iter().flatten();
+        request.allowed_tools = Some(tools.map(name).collect::<Result<_, _>>()?);
+        return Ok(match allowed["mode"] == "required" {
+            true => ToolChoice::Required,
+            false => ToolChoice::Auto,
+        });
+    }
     let name = choice["function"]["name"].as_str().or(choice["name"].as_str());
     match (choice.as_str(), name) {
         (Some("auto"), _) => Ok(ToolChoice::Auto),

@@ -40,7 +40,7 @@ pub(crate) fn read(
         temperature: fields.number("temperature")?,
         top_p: fields.number("top_p")?,
         parallel_tool_calls: fields.bool("parallel_tool_calls")?,
-        tool_choice: read_tool_choice(fields)?,
+        tool_choice: read_tool_choice(fields, request)?,
         ..Options::default()
     };
     if let Some(mut text) = fields.object("text")?

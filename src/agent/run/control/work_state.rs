@@ -15,6 +15,8 @@ pub(in crate::agent) struct WorkState {
     /// Whether the running work may use the time that was reserved for a wrap-up turn, since no
     /// wrap-up turn can follow it or the wrap-up turn has started.
     pub(in crate::agent) wrap_up_time_released: Flag,
+    /// Whether the provider has failed to count tokens. It is not asked again.
+    pub(in crate::agent) token_count_failed: Flag,
     /// The number of changes to the history that the body has received but the run has not observed
     /// yet.
     unobserved_changes: AtomicUsize,

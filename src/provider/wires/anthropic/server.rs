@@ -7,8 +7,8 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, ServerWire, SignFn, TurnStart, UnsupportedContent, WireWriter, WriterOutput,
-    call_id_or_generated, default_status, error_message,
+    Frame, ServerWire, SignFn, TEXT_MARK, TextTemplate, TurnStart, UnsupportedContent, WireWriter,
+    WriterOutput, call_id_or_generated, default_status, error_message,
 };
 use crate::usage::Usage;
 
@@ -113,10 +113,25 @@ impl MessageWriter {
         self.write_event(&json!({ "type": "content_block_delta", "index": index, "delta": delta }));
     }
 
-    fn write_event(&mut self, event: &Value) {
-        let name = event["type"].as_str().unwrap_or_default().to_owned();
-        self.out.push(Frame { event: Some(name.into()), ..Frame::new(None, event) });
+    /// Writes a delta of this type, whose text is in the field `field`.
+    fn write_text(&mut self, index: u32, kind: &str, field: &'static str, text: &str) {
+        let template = self.out.take_template((field, index)).unwrap_or_else(|| {
+            let delta = json!({ "type": kind, field: TEXT_MARK });
+            let event = json!({ "type": "content_block_delta", "index": index, "delta": delta });
+            TextTemplate::of(event_frame(&event))
+        });
+        self.out.push_text((field, index), template, text, 0);
     }
+
+    fn write_event(&mut self, event: &Value) {
+        self.out.push(event_frame(event));
+    }
+}
+
+/// Returns the frame of an event, which is named after its type.
+fn event_frame(event: &Value) -> Frame {
+    let name = event["type"].as_str().unwrap_or_default().to_owned();
+    Frame { event: Some(name.into()), ..Frame::new(None, event) }
 }
 
 impl WireWriter for MessageWriter {
@@ -128,7 +143,7 @@ impl WireWriter for MessageWriter {
         match delta {
             ContentDelta::Text(piece) | ContentDelta::Refusal(piece) => {
                 self.open_block(index, OpenBlock::Text, &json!({ "type": "text", "text": "" }));
-                self.write_delta(index, &json!({ "type": "text_delta", "text": piece }));
+                self.write_text(index, "text_delta", "text", &piece);
             }
             ContentDelta::Reasoning(_, piece) => {
                 let block = json!({ "type": "thinking", "thinking": "", "signature": "" });
@@ -136,7 +151,7 @@ impl WireWriter for MessageWriter {
                 if let Some((_, OpenBlock::Thinking(text, _))) = &mut self.open_block {
                     text.push_str(&piece);
                 }
-                self.write_delta(index, &json!({ "type": "thinking_delta", "thinking": piece }));
+                self.write_text(index, "thinking_delta", "thinking", &piece);
             }
             ContentDelta::Signature(SignatureTarget::Reasoning, signature) => {
                 if let Some((_, OpenBlock::Thinking(_, own))) = &mut self.open_block {
@@ -158,10 +173,7 @@ impl WireWriter for MessageWriter {
                 self.write_delta(index, &json!({ "type": "input_json_delta", "partial_json": "" }));
             }
             ContentDelta::CallArgs(piece) => {
-                self.write_delta(
-                    index,
-                    &json!({ "type": "input_json_delta", "partial_json": piece }),
-                );
+                self.write_text(index, "input_json_delta", "partial_json", &piece);
             }
             ContentDelta::CallEnd => self.close_block(),
         }

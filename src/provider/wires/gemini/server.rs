@@ -7,8 +7,9 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    BufferedCall, Frame, FrameFormat, ServerWire, SignFn, TurnStart, UnsupportedContent,
-    WireWriter, WriterOutput, call_id_or_generated, default_status, error_message,
+    BufferedCall, Frame, FrameFormat, ServerWire, SignFn, TEXT_MARK, TextTemplate, TurnStart,
+    UnsupportedContent, WireWriter, WriterOutput, call_id_or_generated, default_status,
+    error_message,
 };
 use crate::usage::Usage;
 
@@ -105,7 +106,26 @@ impl ContentWriter {
         self.write_chunk(&json!([part]), None, self.usage);
     }
 
+    /// Writes a part that contains only a text.
+    fn write_text(&mut self, is_thought: bool, text: &str) {
+        self.flush();
+        let frames = (if is_thought { "thought" } else { "text" }, 0);
+        let template = self.out.take_template(frames).unwrap_or_else(|| {
+            let mut part = json!({ "text": TEXT_MARK });
+            if is_thought {
+                part["thought"] = true.into();
+            }
+            TextTemplate::of(self.chunk_frame(&json!([part]), None, self.usage))
+        });
+        self.out.push_text(frames, template, text, 0);
+    }
+
     fn write_chunk(&mut self, parts: &Value, finish: Option<&str>, usage: Usage) {
+        let frame = self.chunk_frame(parts, finish, usage);
+        self.out.push(frame);
+    }
+
+    fn chunk_frame(&self, parts: &Value, finish: Option<&str>, usage: Usage) -> Frame {
         let mut candidate = json!({
             "content": { "parts": parts, "role": "model" },
             "index": 0,
@@ -137,7 +157,7 @@ impl ContentWriter {
             "candidates": [candidate],
             "usageMetadata": counted,
         });
-        self.out.push(Frame::new(None, &chunk));
+        Frame::new(None, &chunk)
     }
 }
 
@@ -154,11 +174,13 @@ impl WireWriter for ContentWriter {
 
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
+            ContentDelta::Text(piece) if self.pending_signature.is_none() => {
+                self.write_text(false, &piece);
+            }
             ContentDelta::Text(piece) => self.write_part(json!({ "text": piece })),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Reasoning(_, piece) => {
-                self.flush();
-                self.write_chunk(&json!([{ "text": piece, "thought": true }]), None, self.usage);
+                self.write_text(true, &piece);
             }
             ContentDelta::Signature(SignatureTarget::Reasoning, signature)
             | ContentDelta::HiddenReasoning(signature) => {

@@ -7,8 +7,8 @@ use crate::error::ErrorKind;
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::ContentDelta;
 use crate::provider::server::{
-    BufferedCall, Frame, FrameFormat, ServerWire, TurnStart, UnsupportedContent, WireWriter,
-    WriterOutput, default_status, message_with_phrase,
+    BufferedCall, Frame, FrameFormat, ServerWire, TEXT_MARK, TextTemplate, TurnStart,
+    UnsupportedContent, WireWriter, WriterOutput, default_status, message_with_phrase,
 };
 use crate::usage::Usage;
 
@@ -52,6 +52,16 @@ impl LineWriter {
         })
     }
 
+    /// Writes a line whose message has the field `field` with a text.
+    fn write_text(&mut self, field: &'static str, text: &str) {
+        let template = self.out.take_template((field, 0)).unwrap_or_else(|| {
+            let mut line = self.line_json(false);
+            line["message"][field] = TEXT_MARK.into();
+            TextTemplate::of(Frame::new(None, &line))
+        });
+        self.out.push_text((field, 0), template, text, 0);
+    }
+
     /// Writes a line whose message has the field `field` with the value `value`.
     fn write_message_field(&mut self, field: &str, value: Value) {
         let mut line = self.line_json(false);
@@ -76,8 +86,8 @@ impl WireWriter for LineWriter {
 
     fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.write_message_field("content", piece.into()),
-            ContentDelta::Reasoning(_, piece) => self.write_message_field("thinking", piece.into()),
+            ContentDelta::Text(piece) => self.write_text("content", &piece),
+            ContentDelta::Reasoning(_, piece) => self.write_text("thinking", &piece),
             ContentDelta::Refusal(_) => return Err("a refusal"),
             ContentDelta::Signature(..) => return Err("a signature"),
             ContentDelta::HiddenReasoning(_) => return Err("hidden reasoning"),

@@ -12,8 +12,8 @@ use serde_json::{Value, json};
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, TurnStart, UnsupportedContent, WireWriter,
-    WriterOutput, call_id_or_generated, openai_errors,
+    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, TEXT_MARK, TextTemplate, TurnStart,
+    UnsupportedContent, WireWriter, WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -80,7 +80,7 @@ impl ChunkWriter {
         }
         self.last_reasoning.1.push_str(piece);
         if !self.detail_block_indices.contains(&index) {
-            return self.write_delta(&json!({ "reasoning_content": piece }));
+            return self.write_text("reasoning_content", piece);
         }
         let detail = match kind {
             ReasoningKind::Trace => json!({ "type": "reasoning.text", "text": piece }),
@@ -104,13 +104,31 @@ impl ChunkWriter {
     }
 
     fn write_delta(&mut self, delta: &Value) {
+        let frame = self.delta_frame(delta);
+        self.out.push(frame);
+    }
+
+    /// Writes a delta that contains only a text.
+    fn write_text(&mut self, field: &'static str, text: &str) {
+        let template = self.out.take_template((field, 0));
+        let template = template
+            .unwrap_or_else(|| TextTemplate::of(self.delta_frame(&json!({ field: TEXT_MARK }))));
+        self.out.push_text((field, 0), template, text, 0);
+    }
+
+    fn delta_frame(&self, delta: &Value) -> Frame {
         let choice = json!({
             "index": 0, "delta": delta, "logprobs": null, "finish_reason": null,
         });
-        self.write_chunk(&json!([choice]), None);
+        self.chunk_frame(&json!([choice]), None)
     }
 
     fn write_chunk(&mut self, choices: &Value, usage: Option<Value>) {
+        let frame = self.chunk_frame(choices, usage);
+        self.out.push(frame);
+    }
+
+    fn chunk_frame(&self, choices: &Value, usage: Option<Value>) -> Frame {
         let mut chunk = json!({
             "id": format!("chatcmpl-{}", self.id),
             "object": "chat.completion.chunk",
@@ -124,7 +142,7 @@ impl ChunkWriter {
         if self.include_usage {
             chunk["usage"] = usage.unwrap_or_default();
         }
-        self.out.push(Frame::new(None, &chunk));
+        Frame::new(None, &chunk)
     }
 }
 
@@ -135,7 +153,7 @@ impl WireWriter for ChunkWriter {
 
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
-            ContentDelta::Text(piece) => self.write_delta(&json!({ "content": piece })),
+            ContentDelta::Text(piece) => self.write_text("content", &piece),
             ContentDelta::Refusal(piece) => {
                 self.has_refusal = true;
                 self.write_delta(&json!({ "refusal": piece }));

@@ -229,7 +229,7 @@ fn encode_server_tools(
     names: &ToolNames,
     head: BodyHead<'_>,
 ) -> Result<ServerTools, Error> {
-    let encoded = ServerTools::encode(&request.options.server_tools)?;
+    let encoded = ServerTools::encode(&request.options)?;
     let is_own = |name: &&str| request.tools.contains_name(names.own_name(name));
     if let Some(name) = encoded.names().find(is_own) {
         return Err(repeated_name_error(name));

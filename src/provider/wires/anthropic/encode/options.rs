@@ -129,6 +129,11 @@ impl<'a> Settings<'a> {
         let (format, output_instruction) = match &options.output {
             Output::Text => (format, None),
             Output::Json => return Err(unsupported_error(WIRE_NAME, "output")),
+            // The API refuses citations beside a schema, since they would interrupt the JSON,
+            // <https://platform.claude.com/docs/en/build-with-claude/citations>.
+            Output::Schema(_) if options.citations => {
+                return Err(unsupported_error(WIRE_NAME, "citations"));
+            }
             Output::Schema(output) => match to_anthropic_output_schema(&output.schema) {
                 Ok(schema) => (format.set("type", "json_schema").set("schema", schema), None),
                 Err(error) => (format, Some(json_instruction(&output.schema).ok_or(error)?)),

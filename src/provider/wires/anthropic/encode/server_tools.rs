@@ -9,7 +9,7 @@ use crate::provider::codec::server_tools::{
     approximate_location, mcp_token, unsupported_tool_error, vendor_declaration,
 };
 use crate::provider::wires::anthropic::passthrough::PROVIDER_NAME;
-use crate::request::{McpServer, ServerTool, WebFetch, WebSearch};
+use crate::request::{McpServer, Options, ServerTool, WebFetch, WebSearch};
 
 /// The beta feature that enables MCP servers,
 /// <https://platform.claude.com/docs/en/agents-and-tools/mcp-connector>.
@@ -30,12 +30,12 @@ impl ServerTools {
     ///
     /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for a tool or a setting that
     /// the API lacks.
-    pub(super) fn encode(tools: &[ServerTool]) -> Result<Self, Error> {
+    pub(super) fn encode(options: &Options) -> Result<Self, Error> {
         let mut encoded = Self::default();
-        for tool in tools {
+        for tool in &options.server_tools {
             let declaration = match tool {
                 ServerTool::WebSearch(search) => web_search(search),
-                ServerTool::WebFetch(fetch) => web_fetch(fetch),
+                ServerTool::WebFetch(fetch) => web_fetch(fetch, options.citations),
                 ServerTool::CodeExecution(code) => {
                     let has_files = !code.file_ids.is_empty();
                     let name = "server_tools.code_execution.file_ids";
@@ -81,7 +81,7 @@ fn web_search(search: &WebSearch) -> Value {
 }
 
 /// <https://platform.claude.com/docs/en/agents-and-tools/tool-use/web-fetch-tool>
-fn web_fetch(fetch: &WebFetch) -> Value {
+fn web_fetch(fetch: &WebFetch, has_citations: bool) -> Value {
     let WebFetch { allowed_domains, blocked_domains, max_uses, max_content_tokens } = fetch;
     let fields = ObjectWriter::default()
         .set("type", "web_fetch_20250910")
@@ -89,7 +89,8 @@ fn web_fetch(fetch: &WebFetch) -> Value {
         .set_some("max_uses", *max_uses)
         .set_list("allowed_domains", allowed_domains)
         .set_list("blocked_domains", blocked_domains)
-        .set_some("max_content_tokens", *max_content_tokens);
+        .set_some("max_content_tokens", *max_content_tokens)
+        .set_some("citations", has_citations.then(|| json!({ "enabled": true })));
     to_value(fields)
 }
 

@@ -91,7 +91,7 @@ pub(super) fn encode_for(request: &Request, model: &str, host: Host) -> Result<V
     let body = body
         .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
         .set_object("toolConfig", tool_config)
-        .set_some("serviceTier", service_tier(&request.options)?)
+        .set_some("serviceTier", service_tier(&request.options, host)?)
         .set_object("generationConfig", generation_config(&request.options, generation)?);
     context.write_body(body, contents, &request.options.extra)
 }

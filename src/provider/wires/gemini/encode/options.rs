@@ -4,6 +4,7 @@ use super::generation::ModelGeneration;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::schema;
+use crate::provider::wires::gemini::host::Host;
 use crate::request::{
     Effort, Options, Output, Reasoning, ReasoningSummary, Request, ServiceTier, ToolChoice,
     ToolNames,
@@ -25,6 +26,10 @@ pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<Object
         ToolChoice::Required => config.set("mode", "ANY"),
         ToolChoice::Tool(name) => {
             config.set("mode", "ANY").set("allowedFunctionNames", [names.sent_name(name)])
+        }
+        // An empty list would allow all tools.
+        ToolChoice::Allowed { names: allowed, .. } if allowed.is_empty() => {
+            config.set("mode", "NONE")
         }
         ToolChoice::Allowed { names: allowed, required } => {
             let allowed: Vec<_> = allowed.iter().map(|name| names.sent_name(name)).collect();
@@ -75,9 +80,11 @@ pub(super) fn generation_config(
         .set_some("responseJsonSchema", schema))
 }
 
-/// Returns the API's name for a request's service tier. The API does not choose a tier.
-pub(super) fn service_tier(options: &Options) -> Result<Option<&str>, Error> {
+/// Returns the API's name for a request's service tier. The API does not choose a tier, and Vertex
+/// AI reads the tier from headers.
+pub(super) fn service_tier(options: &Options, host: Host) -> Result<Option<&str>, Error> {
     match &options.service_tier {
+        Some(_) if host == Host::Vertex => Err(unsupported_error(WIRE_NAME, "service_tier")),
         Some(ServiceTier::Auto) => Err(unsupported_error(WIRE_NAME, "service_tier")),
         tier => Ok(tier.as_ref().map(ServiceTier::as_str)),
     }

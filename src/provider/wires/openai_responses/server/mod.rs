@@ -11,8 +11,8 @@ use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, REFUSAL_WITHOUT_TEXT, ServerWire, SignFn, TurnStart, UnsupportedContent, WireWriter,
-    WriterOutput, call_id_or_generated, openai_errors,
+    Frame, NUMBER_MARK, REFUSAL_WITHOUT_TEXT, ServerWire, SignFn, TEXT_MARK, TextTemplate,
+    TurnStart, UnsupportedContent, WireWriter, WriterOutput, call_id_or_generated, openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -182,8 +182,16 @@ impl ResponseWriter {
     fn write_piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open_item.take() else { return };
         open.text.push_str(piece);
-        let delta = self.item_event(index, &open, "delta", &json!(piece));
-        self.write_event(format!("{}.delta", open.text_event_prefix()), delta);
+        // The frames of an item have the same position among the items.
+        let position = u32::try_from(self.output_items.len()).unwrap_or(u32::MAX);
+        let frames = (open.text_event_prefix(), position);
+        let template = self.out.take_template(frames).unwrap_or_else(|| {
+            let delta = self.item_event(index, &open, "delta", &json!(TEXT_MARK));
+            let name = format!("{}.delta", open.text_event_prefix());
+            TextTemplate::of(self.event_frame(name.into(), delta, NUMBER_MARK))
+        });
+        self.out.push_text(frames, template, piece, self.frame_count);
+        self.frame_count += 1;
         self.open_item = Some((index, open));
     }
 
@@ -198,15 +206,19 @@ impl ResponseWriter {
         event
     }
 
-    fn write_event(&mut self, name: impl Into<Cow<'static, str>>, mut event: Value) {
-        let name = name.into();
+    fn write_event(&mut self, name: impl Into<Cow<'static, str>>, event: Value) {
+        let frame = self.event_frame(name.into(), event, self.frame_count);
+        self.frame_count += 1;
+        self.out.push(frame);
+    }
+
+    fn event_frame(&self, name: Cow<'static, str>, mut event: Value, number: usize) -> Frame {
         if event.get("item").is_some() {
             event["output_index"] = self.output_items.len().into();
         }
         event["type"] = (*name).into();
-        event["sequence_number"] = self.frame_count.into();
-        self.frame_count += 1;
-        self.out.push(Frame { event: Some(name), ..Frame::new(None, &event) });
+        event["sequence_number"] = number.into();
+        Frame { event: Some(name), ..Frame::new(None, &event) }
     }
 }
 
