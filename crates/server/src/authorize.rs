@@ -47,7 +47,7 @@ impl Principal {
     }
 
     /// Limits the number of runs at the same time. Further requests are answered with the status
-    /// 429. By default, there is no limit.
+    /// 429. By default, the number is not limited.
     #[must_use]
     pub fn with_max_runs(mut self, max_runs: usize) -> Self {
         self.max_runs = Some(max_runs);

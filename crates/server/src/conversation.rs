@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet, VecDeque};
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
+use serde_json::Value;
 use turnstream::item::{Content, ItemKind, MediaSource, Part, ResultKind, ToolCall, ToolResult};
 use turnstream::ui::ClientLimits;
 use turnstream::{Error, Item};
 
-use crate::fields::invalid;
+use crate::fields::{Fields, invalid};
 
 /// A client's messages, in order.
 #[derive(Default)]
@@ -145,6 +146,41 @@ fn user_content(parts: Vec<Part>) -> Content {
         Ok(part) => Content::Parts(part.into()),
         Err(parts) => Content::Parts(parts),
     }
+}
+
+/// Reads the parts of a message: a string, or a list of parts that `read` reads.
+pub(crate) fn read_parts(
+    message: &mut Fields,
+    name: &str,
+    limits: &ClientLimits,
+    read: fn(Fields, &ClientLimits) -> Result<Part, Error>,
+) -> Result<Vec<Part>, Error> {
+    let path = message.path(name);
+    let parts = match message.take(name) {
+        None => return Ok(Vec::new()),
+        Some(Value::String(text)) => return Ok(vec![text.as_str().into()]),
+        Some(Value::Array(parts)) => parts,
+        Some(_) => return Err(invalid(&path, "this must be a string or a list")),
+    };
+    if parts.len() > limits.max_parts {
+        let message = format!("a message may have at most {} parts", limits.max_parts);
+        return Err(invalid(&path, &message));
+    }
+    let read = |(n, part)| read(Fields::of(part, format!("{path}[{n}]"))?, limits);
+    parts.into_iter().enumerate().map(read).collect()
+}
+
+/// The content of a tool's result.
+pub(crate) fn result_content(parts: Vec<Part>) -> Content {
+    match parts.iter().all(|part| part.as_text().is_some()) {
+        true => Content::Text(text_of(&parts)),
+        false => Content::Parts(parts),
+    }
+}
+
+/// The texts of the parts, in order.
+pub(crate) fn text_of(parts: &[Part]) -> String {
+    parts.iter().filter_map(Part::as_text).collect()
 }
 
 /// Creates the part for an attached file, from its Base64 data.

@@ -269,6 +269,17 @@ async fn a_clients_options_reach_the_agents_model() {
     }
 }
 
+/// A client that asks for an object with a name.
+fn city_client(wire: Wire, served: &Served) -> Agent {
+    let schema = json!({
+        "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
+        "additionalProperties": false,
+    });
+    let output = Output::Schema(OutputSchema { name: "city".into(), schema });
+    let options = Options { output, ..Options::default() };
+    Agent::new(provider(wire, served, "assistant")).with_options(options)
+}
+
 #[tokio::test]
 async fn a_clients_schema_reaches_the_agents_model() {
     let model = Scripted::from_fn(|request, _| match &request.options.output {
@@ -276,14 +287,8 @@ async fn a_clients_schema_reaches_the_agents_model() {
         _ => Reply::text("no schema"),
     });
     let served = Served::agent(Agent::new(model)).await;
-    let schema = json!({
-        "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
-        "additionalProperties": false,
-    });
     for wire in Wire::ALL {
-        let output = Output::Schema(OutputSchema { name: "city".into(), schema: schema.clone() });
-        let options = Options { output, ..Options::default() };
-        let client = Agent::new(provider(wire, &served, "assistant")).with_options(options);
+        let client = city_client(wire, &served);
         assert_eq!(client.run("Hi").outcome().await.text, r#"{"type":"string"}"#, "{wire}");
     }
 }
@@ -357,14 +362,8 @@ async fn a_format_is_not_preceded_by_other_text() {
         }
     });
     let served = Served::agent(Agent::new(model).with_tools([search_tool()])).await;
-    let schema = json!({
-        "type": "object", "properties": { "name": { "type": "string" } }, "required": ["name"],
-        "additionalProperties": false,
-    });
     for wire in Wire::ALL {
-        let output = Output::Schema(OutputSchema { name: "city".into(), schema: schema.clone() });
-        let options = Options { output, ..Options::default() };
-        let client = Agent::new(provider(wire, &served, "assistant")).with_options(options);
+        let client = city_client(wire, &served);
         assert_eq!(client.run("Hi").outcome().await.text, r#"{"name":"Oslo"}"#, "{wire}");
     }
 }

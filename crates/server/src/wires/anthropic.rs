@@ -6,10 +6,10 @@ use turnstream::item::{Part, ToolCall};
 use turnstream::request::{Options, ToolChoice};
 use turnstream::ui::ClientLimits;
 
-use crate::conversation::{file_part, url_part};
+use crate::conversation::{file_part, result_content, text_of, url_part};
 use crate::fields::{Fields, invalid};
 use crate::model_request::{ModelRequest, check_count};
-use crate::wires::openai_chat::{append, result_content, text_of};
+use crate::wires::openai_chat::append;
 
 /// Fields without an effect: the agent decides how it reasons and who uses it.
 const IGNORED: &[&str] =

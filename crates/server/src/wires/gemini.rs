@@ -6,10 +6,10 @@ use turnstream::item::{Content, Part, ToolCall};
 use turnstream::request::{Options, Output, ToolChoice};
 use turnstream::ui::ClientLimits;
 
-use crate::conversation::{file_part, url_part};
+use crate::conversation::{file_part, text_of, url_part};
 use crate::fields::{Fields, invalid};
 use crate::model_request::{ModelRequest, check_count};
-use crate::wires::openai_chat::{append, text_of};
+use crate::wires::openai_chat::append;
 
 pub(crate) fn read(
     fields: &mut Fields,

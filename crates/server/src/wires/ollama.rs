@@ -9,7 +9,7 @@ use turnstream::ui::ClientLimits;
 use crate::conversation::file_part;
 use crate::fields::{Fields, invalid};
 use crate::model_request::{ModelRequest, check_count};
-use crate::wires::openai_chat::append;
+use crate::wires::openai_chat::{append, read_functions};
 
 pub(crate) fn read(
     fields: &mut Fields,
@@ -20,7 +20,7 @@ pub(crate) fn read(
     fields.ignore(&["keep_alive", "think", "truncate"]);
     if let Some(mut options) = fields.object("options")? {
         request.options = Options {
-            // Negative numbers mean that there is no limit.
+            // A negative number asks for an answer of any length.
             max_output_tokens: options
                 .take("num_predict")
                 .and_then(|count| count.as_u64())
@@ -43,13 +43,7 @@ pub(crate) fn read(
         Some(schema @ Value::Object(_)) => request.set_schema(None, schema),
         Some(_) => return Err(fields.refuse("format")),
     }
-    for mut tool in fields.objects("tools")? {
-        let path = tool.path("function");
-        let function = tool.object("function")?;
-        let mut function = function.ok_or_else(|| invalid(&path, "this field is missing"))?;
-        let name = function.required_text("name")?;
-        request.add_tool(name, function.text("description")?, function.take("parameters"));
-    }
+    read_functions(fields, request)?;
     let messages = fields.objects("messages")?;
     check_count(messages.len(), limits, "messages")?;
     messages.into_iter().try_for_each(|message| read_message(message, request, limits))

@@ -2,11 +2,11 @@
 
 use serde_json::{Map, Value, json};
 use turnstream::Error;
-use turnstream::item::{Content, Part, ToolCall};
+use turnstream::item::{Part, ToolCall};
 use turnstream::request::{Options, Output, ToolChoice};
 use turnstream::ui::ClientLimits;
 
-use crate::conversation::{file_part, url_part};
+use crate::conversation::{file_part, read_parts, result_content, text_of, url_part};
 use crate::fields::{Fields, invalid};
 use crate::model_request::{ModelRequest, check_count};
 
@@ -75,6 +75,14 @@ pub(crate) fn read(
             _ => return Err(format.refuse("type")),
         }
     }
+    read_functions(fields, request)?;
+    let messages = fields.objects("messages")?;
+    check_count(messages.len(), limits, "messages")?;
+    messages.into_iter().try_for_each(|message| read_message(message, request, limits))
+}
+
+/// Reads the tools of a client, which are functions.
+pub(super) fn read_functions(fields: &mut Fields, request: &mut ModelRequest) -> Result<(), Error> {
     for mut tool in fields.objects("tools")? {
         if tool.text("type")?.is_some_and(|kind| kind != "function") {
             return Err(tool.refuse("type"));
@@ -85,9 +93,7 @@ pub(crate) fn read(
         let name = function.required_text("name")?;
         request.add_tool(name, function.text("description")?, function.take("parameters"));
     }
-    let messages = fields.objects("messages")?;
-    check_count(messages.len(), limits, "messages")?;
-    messages.into_iter().try_for_each(|message| read_message(message, request, limits))
+    Ok(())
 }
 
 /// Reads whether the model must call a tool, and which tools it may call.
@@ -125,7 +131,7 @@ fn read_message(
     limits: &ClientLimits,
 ) -> Result<(), Error> {
     let role = message.required_text("role")?;
-    let parts = read_parts(&mut message, limits)?;
+    let parts = read_parts(&mut message, "content", limits, read_part)?;
     let conversation = &mut request.conversation;
     match role.as_str() {
         "system" | "developer" => conversation.push_system(text_of(&parts)),
@@ -151,35 +157,6 @@ fn read_message(
         _ => return Err(message.refuse("role")),
     }
     Ok(())
-}
-
-/// The content of a tool's result.
-pub(super) fn result_content(parts: Vec<Part>) -> Content {
-    match parts.iter().all(|part| part.as_text().is_some()) {
-        true => Content::Text(text_of(&parts)),
-        false => Content::Parts(parts),
-    }
-}
-
-/// The texts of the parts, in order.
-pub(super) fn text_of(parts: &[Part]) -> String {
-    parts.iter().filter_map(Part::as_text).collect()
-}
-
-fn read_parts(message: &mut Fields, limits: &ClientLimits) -> Result<Vec<Part>, Error> {
-    let path = message.path("content");
-    let parts = match message.take("content") {
-        None => return Ok(Vec::new()),
-        Some(Value::String(text)) => return Ok(vec![text.as_str().into()]),
-        Some(Value::Array(parts)) => parts,
-        Some(_) => return Err(invalid(&path, "this must be a string or a list")),
-    };
-    if parts.len() > limits.max_parts {
-        let message = format!("a message may have at most {} parts", limits.max_parts);
-        return Err(invalid(&path, &message));
-    }
-    let read = |(n, part)| read_part(Fields::of(part, format!("{path}[{n}]"))?, limits);
-    parts.into_iter().enumerate().map(read).collect()
 }
 
 fn read_part(mut part: Fields, limits: &ClientLimits) -> Result<Part, Error> {

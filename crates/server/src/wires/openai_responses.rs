@@ -6,10 +6,10 @@ use turnstream::item::{Part, ToolCall};
 use turnstream::request::{Options, Output};
 use turnstream::ui::ClientLimits;
 
-use crate::conversation::url_part;
+use crate::conversation::{read_parts, result_content, text_of, url_part};
 use crate::fields::{Fields, invalid};
 use crate::model_request::{ModelRequest, check_count};
-use crate::wires::openai_chat::{read_tool_choice, result_content, text_of};
+use crate::wires::openai_chat::read_tool_choice;
 
 /// Fields without an effect: the agent decides how it reasons and who uses it.
 const IGNORED: &[&str] = &[
@@ -89,7 +89,7 @@ fn read_item(
     match item.text("type")?.as_deref() {
         None | Some("message") => {
             let role = item.required_text("role")?;
-            let parts = read_parts(&mut item, "content", limits)?;
+            let parts = read_parts(&mut item, "content", limits, read_part)?;
             match role.as_str() {
                 "system" | "developer" => conversation.push_system(text_of(&parts)),
                 "user" => conversation.push_user(parts),
@@ -108,7 +108,7 @@ fn read_item(
         }
         Some("function_call_output") => {
             let call_id = item.required_text("call_id")?;
-            let parts = read_parts(&mut item, "output", limits)?;
+            let parts = read_parts(&mut item, "output", limits, read_part)?;
             conversation.push_result(call_id, result_content(parts), false);
         }
         // Reasoning is never taken from a client.
@@ -116,22 +116,6 @@ fn read_item(
         Some(_) => return Err(item.refuse("type")),
     }
     Ok(())
-}
-
-fn read_parts(item: &mut Fields, name: &str, limits: &ClientLimits) -> Result<Vec<Part>, Error> {
-    let path = item.path(name);
-    let parts = match item.take(name) {
-        None => return Ok(Vec::new()),
-        Some(Value::String(text)) => return Ok(vec![text.as_str().into()]),
-        Some(Value::Array(parts)) => parts,
-        Some(_) => return Err(invalid(&path, "this must be a string or a list")),
-    };
-    if parts.len() > limits.max_parts {
-        let message = format!("a message may have at most {} parts", limits.max_parts);
-        return Err(invalid(&path, &message));
-    }
-    let read = |(n, part)| read_part(Fields::of(part, format!("{path}[{n}]"))?, limits);
-    parts.into_iter().enumerate().map(read).collect()
 }
 
 fn read_part(mut part: Fields, limits: &ClientLimits) -> Result<Part, Error> {
