@@ -14,47 +14,49 @@
 //!
 //! Counts have no noise, but they depend on the compiler and on the C library.
 
+#[path = "measured/canned_model.rs"]
+mod canned_model;
+#[path = "measured/guide_tables.rs"]
+mod guide_tables;
 #[path = "../tests/properties/growth/scenarios.rs"]
 mod scenarios;
 
 use std::convert::Infallible;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Arc;
 use std::{env, fs, process, thread};
 
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
-use serde_json::json;
 use tokio::runtime::Runtime;
-use turnstream::agent::Limits;
-use turnstream::env::SystemIds;
 use turnstream::event::EndReason;
-use turnstream::framing::NdJson;
 use turnstream::partial::PartialValues;
-use turnstream::provider::openai_chat::Dialect;
-use turnstream::provider::{
-    Decoding, Provider, Reply, anthropic, gemini, ollama, openai_chat, openai_responses,
-};
+use turnstream::provider::Provider;
 use turnstream::replay::Recorder;
 use turnstream::session::{JsonLinesStore, MemoryStore, Store};
-use turnstream::stream::{TurnStream, seal};
 use turnstream::supervise::Supervisor;
 use turnstream::turn::TurnEvent;
 use turnstream::ui::ClientLimits;
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
 use turnstream::ui::ai_sdk::AiSdk;
 use turnstream::ui::sse::Sse;
-use turnstream::{
-    Agent, Event, History, Item, Request, Steps, Tool, Toolkit, TurnStreamExt, loop_stream,
-};
+use turnstream::{Agent, Event, Item, Request, Steps, Toolkit, TurnStreamExt, loop_stream};
 use turnstream_sqlite::SqliteStore;
-use turnstream_testing::{Answer, Wire};
+use turnstream_testing::Wire;
 
+use self::canned_model::{CannedModel, PROMPT, SYSTEM, add_tool, agent, start};
+use self::guide_tables::{Cell, Tables, find_valgrind};
 use self::scenarios::SCENARIOS;
 
-/// The guide page with the tables.
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
+/// The tables in the guide.
+const TABLES: Tables = Tables {
+    bench: "instructions",
+    begin: "<!-- counts: written by the bench `instructions` -->",
+    end: "<!-- end of the counts -->",
+    columns: &[&READERS, &[COUNT]],
+};
+/// The column of the second table.
+const COUNT: &str = "instructions";
 /// The tolerance of a count, in percent.
 const TOLERANCE: f64 = 3.0;
 /// The tolerance if two threads wait for each other: how many times they spin before they sleep
@@ -62,9 +64,6 @@ const TOLERANCE: f64 = 3.0;
 const TOLERANCE_OF_THREADS: f64 = 10.0;
 /// The maximum ratio of a scenario's instructions at 500 to its instructions at 50.
 const MAX_GROWTH: u64 = 12;
-const MODEL: &str = "bench";
-const SYSTEM: &str = "You are a helpful assistant.";
-const PROMPT: &str = "Add the numbers one after another and tell me the result.";
 
 /// The wires, with their names in the guide.
 const WIRES: [(&str, Wire); 5] = [
@@ -85,14 +84,14 @@ const ENCODERS: [(&str, &str); 4] = [
     ("a token for AG-UI, by `ui::ag_ui`", "ag_ui"),
 ];
 
-/// One cell of a table.
+/// A task whose instructions are counted for one cell of a table.
 #[derive(Clone, Debug)]
-struct Cell {
+struct Task {
     row: String,
     column: &'static str,
     /// The arguments with which this program performs the task, and its minimum number of
     /// repetitions.
-    task: [String; 3],
+    args: [String; 3],
     base_count: u64,
     tolerance: f64,
 }
@@ -117,54 +116,31 @@ fn main() {
 }
 
 fn measure_all(writes: bool, is_required: bool) {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind is not installed");
-        process::exit(i32::from(is_required));
-    }
-    let cells = all_cells();
+    find_valgrind(is_required);
+    let tasks = all_tasks();
     let threads = thread::available_parallelism().map_or(1, usize::from);
-    let measured: Vec<(Cell, f64)> = thread::scope(|scope| {
-        let parts = cells.chunks(cells.len().div_ceil(threads));
-        let parts = parts.map(|cells| {
-            scope.spawn(|| cells.iter().map(|cell| (cell.clone(), count_one(cell))).collect())
-        });
+    let measured: Vec<Cell> = thread::scope(|scope| {
+        let parts = tasks.chunks(tasks.len().div_ceil(threads));
+        let parts =
+            parts.map(|tasks| scope.spawn(|| tasks.iter().map(Task::count).collect::<Vec<_>>()));
         let parts: Vec<_> = parts.collect();
-        parts
-            .into_iter()
-            .flat_map(|part| -> Vec<_> { part.join().expect("valgrind ran") })
-            .collect()
+        parts.into_iter().flat_map(|part| part.join().expect("valgrind ran")).collect()
     });
-    let page = fs::read_to_string(GUIDE).expect("the guide is there");
-    if writes {
-        fs::write(GUIDE, with_tables(&page, &measured)).expect("the guide can be written");
-    }
-    let mut wrong = 0;
-    for (Cell { row, column, tolerance, .. }, count) in &measured {
-        let known = if writes { Some(*count) } else { known_count(&page, row, column) };
-        let change = known.map_or(f64::INFINITY, |known| (count / known - 1.0) * 100.0);
-        let verdict = if change.abs() <= *tolerance { "" } else { "  <- not as in the guide" };
-        wrong += usize::from(!verdict.is_empty());
-        println!("{row:42} {column:14} {count:>9.0} {change:>+7.1} %{verdict}");
-    }
-    println!("{} counts, {wrong} too far from the guide", measured.len());
+    let is_as_in_the_guide = TABLES.check(&measured, writes);
     let too_fast = growing_scenarios();
     if too_fast > 0 {
         println!("{too_fast} scenarios grow by more than {MAX_GROWTH} times");
-        process::exit(1);
     }
-    if wrong > 0 {
-        println!(
-            "If that is meant: cargo bench -p turnstream-properties --bench instructions -- --write"
-        );
+    if too_fast > 0 || !is_as_in_the_guide {
         process::exit(1);
     }
 }
 
-fn all_cells() -> Vec<Cell> {
-    let cell = |row: &str, column, task: [&str; 3], base_count| Cell {
+fn all_tasks() -> Vec<Task> {
+    let cell = |row: &str, column, args: [&str; 3], base_count| Task {
         row: row.to_owned(),
         column,
-        task: task.map(str::to_owned),
+        args: args.map(str::to_owned),
         base_count,
         tolerance: TOLERANCE,
     };
@@ -205,29 +181,29 @@ fn all_cells() -> Vec<Cell> {
     for store in ["memory", "JSON lines", "SQLite"] {
         let tolerance = if store == "memory" { TOLERANCE } else { TOLERANCE_OF_THREADS };
         let row = format!("an entry appended to {store}");
-        cells.push(Cell { tolerance, ..cell(&row, COUNT, ["append", "", store], 100) });
+        cells.push(Task { tolerance, ..cell(&row, COUNT, ["append", "", store], 100) });
     }
     cells
 }
 
-/// The column of the second table.
-const COUNT: &str = "instructions";
+impl Task {
+    /// Counts the instructions per repetition, computed from two runs of which the second repeats
+    /// three times as often.
+    fn count(&self) -> Cell {
+        let [few, many] = [self.base_count, 3 * self.base_count];
+        let more = self.count_all(many) - self.count_all(few);
+        #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+        let (more, tasks) = (more as f64, (many - few) as f64);
+        let Self { row, column, tolerance, .. } = self.clone();
+        Cell { row, column, tolerance, count: more / tasks }
+    }
 
-/// The instructions per repetition, computed from two runs of which the second repeats three times
-/// as often.
-fn count_one(cell: &Cell) -> f64 {
-    let [few, many] = [cell.base_count, 3 * cell.base_count];
-    let more = collected(cell, many) - collected(cell, few);
-    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
-    let (more, tasks) = (more as f64, (many - few) as f64);
-    more / tasks
-}
-
-fn collected(cell: &Cell, count: u64) -> u64 {
-    let count = count.to_string();
-    let [kind, wire, reader] = &cell.task;
-    // A store uses a thread of its own, whose instructions count as well.
-    count_instructions(&["--task", kind, wire, reader, &count], kind != "append")
+    fn count_all(&self, count: u64) -> u64 {
+        let count = count.to_string();
+        let [kind, wire, reader] = &self.args;
+        // A store uses a thread of its own, whose instructions count as well.
+        count_instructions(&["--task", kind, wire, reader, &count], kind != "append")
+    }
 }
 
 /// Prints the instructions of each growth scenario, and returns the number of scenarios that grow
@@ -260,75 +236,6 @@ fn count_instructions(task: &[&str], only_measured_part: bool) -> u64 {
     let found = report.lines().find_map(|line| line.split_once("Collected :"));
     let number = found.and_then(|(_, number)| number.trim().parse().ok());
     number.unwrap_or_else(|| panic!("{task:?} failed: {report}"))
-}
-
-// The tables.
-
-/// The count of a cell in the guide page.
-fn known_count(page: &str, row: &str, column: &str) -> Option<f64> {
-    let cells = |line: &str| -> Vec<String> {
-        line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
-    };
-    let mut header = Vec::new();
-    for line in page.lines().filter(|line| line.starts_with('|')) {
-        let cells = cells(line);
-        if cells.first().is_some_and(String::is_empty) {
-            header = cells;
-        } else if cells.first().is_some_and(|first| first == row) {
-            let at = header.iter().position(|name| name == column)?;
-            return cells.get(at)?.replace(',', "").parse().ok();
-        }
-    }
-    None
-}
-
-/// The page with these counts in its tables.
-fn with_tables(page: &str, measured: &[(Cell, f64)]) -> String {
-    let (head, rest) = page.split_once(TABLES_BEGIN).expect("the page has the marks of the tables");
-    let (_, tail) = rest.split_once(TABLES_END).expect("the page has the end of the tables");
-    let first = write_table(&READERS, measured);
-    let second = write_table(&[COUNT], measured);
-    format!("{head}{TABLES_BEGIN}\n\n{first}\n{second}\n{TABLES_END}{tail}")
-}
-
-const TABLES_BEGIN: &str = "<!-- counts: written by the bench `instructions` -->";
-const TABLES_END: &str = "<!-- end of the counts -->";
-
-fn write_table(columns: &[&str], measured: &[(Cell, f64)]) -> String {
-    let mut table =
-        format!("| | {} |\n|---|{}\n", columns.join(" | "), "---:|".repeat(columns.len()));
-    let mut rows: Vec<&str> = Vec::new();
-    for (cell, _) in measured.iter().filter(|(cell, _)| columns.contains(&cell.column)) {
-        if !rows.contains(&cell.row.as_str()) {
-            rows.push(&cell.row);
-        }
-    }
-    for row in rows {
-        let count = |column: &&str| {
-            let is_it = |(cell, _): &&(Cell, f64)| cell.row == row && cell.column == *column;
-            measured.iter().find(is_it).map_or(String::new(), |(_, count)| with_commas(*count))
-        };
-        let counts: Vec<_> = columns.iter().map(count).collect();
-        for cell in [&[row.to_owned()], counts.as_slice()].concat() {
-            table.push_str("| ");
-            table.push_str(&cell);
-            table.push(' ');
-        }
-        table.push_str("|\n");
-    }
-    table
-}
-
-fn with_commas(count: f64) -> String {
-    let digits = format!("{count:.0}");
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at) % 3 == 0 {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
 }
 
 // The measured tasks.
@@ -516,17 +423,6 @@ async fn drain_body(body: impl Stream<Item = Result<Bytes, Infallible>>) {
     }
 }
 
-fn start() -> History {
-    let mut history = History::new(&SystemIds);
-    history.push(Item::user(PROMPT));
-    history
-}
-
-fn agent(model: &CannedModel) -> Agent {
-    let agent = Agent::new(model.clone()).with_system(SYSTEM).with_tools([add_tool("add")]);
-    agent.with_limits(Limits { max_turns: Some(u32::MAX), ..Limits::default() })
-}
-
 async fn drain(agent: &Agent) {
     let mut run = agent.run(PROMPT);
     while let Some(event) = run.next().await {
@@ -534,16 +430,6 @@ async fn drain(agent: &Agent) {
             assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
         }
     }
-}
-
-#[derive(serde::Deserialize, schemars::JsonSchema)]
-struct AddArgs {
-    a: i64,
-    b: i64,
-}
-
-fn add_tool(name: &str) -> Tool {
-    Tool::new(name, "Adds two integers", async |args: AddArgs, _cx| args.a + args.b)
 }
 
 async fn append(store: &str, count: usize, folder: &Path) {
@@ -558,75 +444,5 @@ async fn append(store: &str, count: usize, folder: &Path) {
     for version in 0..count as u64 {
         let entry = Item::text("I read the module, to see what it exports.").into();
         store.append("session", version, vec![entry]).await.expect("an append");
-    }
-}
-
-/// A model that uses a wire without a network: its request is encoded, and its response is decoded
-/// frame by frame. The cost of a connection is not measured.
-#[derive(Clone)]
-struct CannedModel {
-    wire: Wire,
-    /// The frames of each turn.
-    turns: Arc<[Arc<[Bytes]>]>,
-}
-
-impl CannedModel {
-    /// It calls the tool in `tool_turns` turns, and then answers with `tokens` tokens.
-    fn new(wire: Wire, tool_turns: usize, tokens: usize) -> Self {
-        let call = |turn: usize| {
-            let arguments = json!({ "a": 1000 + turn, "b": 2 }).to_string();
-            Reply::text("Adding. ").call_raw(&format!("call_{turn:08}"), "add", &arguments)
-        };
-        let calls = (0..tool_turns).map(call);
-        let replies = calls.chain([Reply::text("streams ".repeat(tokens))]);
-        Self { wire, turns: replies.map(|reply| frames(wire, reply)).collect() }
-    }
-
-    fn encode(&self, request: &Request) -> Vec<u8> {
-        match self.wire {
-            Wire::OpenAiChat => openai_chat::encode(request, MODEL, &Dialect::OPENAI),
-            Wire::OpenAiResponses => openai_responses::encode(request, MODEL),
-            Wire::Anthropic => anthropic::encode(request, MODEL),
-            Wire::Gemini => gemini::encode(request, MODEL),
-            _ => ollama::encode(request, MODEL, &ollama::Chat::default()),
-        }
-        .expect("the request is valid")
-    }
-}
-
-/// A response, split at its frame boundaries.
-fn frames(wire: Wire, reply: Reply) -> Arc<[Bytes]> {
-    let body = Answer::reply(reply).to_bytes(wire);
-    let end: &[u8] = if wire == Wire::Ollama { b"\n" } else { b"\n\n" };
-    let text = String::from_utf8(body).expect("the answer is text");
-    let end = std::str::from_utf8(end).expect("it is text");
-    text.split_inclusive(end).map(|frame| Bytes::from(frame.to_owned())).collect()
-}
-
-impl Provider for CannedModel {
-    fn stream_turn(&self, request: Request) -> TurnStream {
-        std::hint::black_box(self.encode(&request));
-        let frames = Arc::clone(&self.turns[request.history.completed_turns()]);
-        let count = frames.len();
-        let body = stream::iter((0..count).map(move |at| Ok(frames[at].clone())));
-        match self.wire {
-            Wire::OpenAiChat => {
-                let decoder = openai_chat::Decoder::new(MODEL, &Dialect::OPENAI);
-                seal(&request, Decoding::new(body, decoder))
-            }
-            Wire::OpenAiResponses => {
-                seal(&request, Decoding::new(body, openai_responses::Decoder::new(MODEL)))
-            }
-            Wire::Anthropic => seal(&request, Decoding::new(body, anthropic::Decoder::new(MODEL))),
-            Wire::Gemini => seal(&request, Decoding::new(body, gemini::Decoder::new(MODEL))),
-            _ => {
-                let decoder = ollama::Decoder::new(MODEL);
-                seal(&request, Decoding::from_frames(body, NdJson::default(), decoder))
-            }
-        }
-    }
-
-    fn model(&self) -> &str {
-        MODEL
     }
 }

@@ -34,7 +34,7 @@ impl Wire for QuillworksWire {
         // Anything that the wire cannot express is an error: here all options, images and files.
         request.options.ensure_only_supported(PROVIDER_NAME, &[])?;
         let text = |content: &Content| match content {
-            Content::Text(text) => Ok(text.clone()),
+            Content::Text(text) => Ok(text.to_string()),
             Content::Parts(_) => Err(unsupported_error(PROVIDER_NAME, "content")),
         };
         let mut lines = vec![json!(["director", request.system.stable, request.system.volatile])];

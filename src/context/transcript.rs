@@ -68,7 +68,7 @@ pub(super) fn content_text(content: &Content, left_out: &str) -> String {
         Part::Image(media) | Part::File(media) => format!("\n[{}{left_out}]\n", media.media_type),
     };
     match content {
-        Content::Text(text) => text.clone(),
+        Content::Text(text) => text.to_string(),
         Content::Parts(parts) => parts.iter().map(part_words).collect(),
     }
 }

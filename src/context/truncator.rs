@@ -217,7 +217,7 @@ impl Truncator {
         if result.content.byte_len() <= max {
             return ItemChange::Keep;
         }
-        let text = Content::Text(content_text(&result.content, " left out"));
+        let text = Content::from(content_text(&result.content, " left out"));
         let content = text.truncate_middle(max, None).unwrap_or(text);
         // The text that reports the omitted length may be longer than the omitted text.
         if content.text_len() >= result.content.byte_len() {

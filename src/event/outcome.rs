@@ -1,6 +1,7 @@
 //! The outcome of a run.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -62,7 +63,7 @@ pub struct Outcome {
     /// deserialized outcome, this field contains only the run's new items, and the history's id is
     /// empty.
     pub history: History,
-    pub(crate) new_items: Vec<Item>,
+    pub(crate) new_items: Arc<[Item]>,
     /// The run's error, if the run failed, and `None` otherwise. The run's stream yields the error
     /// as an `Err` after `Finished`.
     pub error: Option<Error>,
@@ -329,7 +330,7 @@ struct OutcomeRepr {
     #[serde(default, skip_serializing_if = "is_empty")]
     nested_cost_gaps: Box<[CostGap]>,
     #[serde(default)]
-    new_items: Vec<Item>,
+    new_items: Arc<[Item]>,
     #[serde(default)]
     error: Option<Error>,
     #[serde(default)]

@@ -22,7 +22,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         text: "t".into(),
         turns: 2,
         usage: Usage::default(),
-        new_items: vec![Item::user("u")],
+        new_items: [Item::user("u")].into(),
         error,
         pending: Vec::new(),
         undelivered: Vec::new(),

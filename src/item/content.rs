@@ -7,13 +7,15 @@ use base64::engine::{DecodePaddingMode, GeneralPurpose, GeneralPurposeConfig};
 use base64::prelude::{BASE64_STANDARD, Engine};
 use serde::{Deserialize, Serialize};
 
+use crate::item::Text;
+
 /// The content of a message or tool result: plain text, or a list of parts. Plain text serializes
 /// to a string, and a list of parts serializes to an array.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Content {
     /// Plain text.
-    Text(String),
+    Text(Text),
     /// A list of text parts, images and files, in order.
     Parts(Vec<Part>),
 }
@@ -91,7 +93,7 @@ impl Content {
     /// Returns the concatenated text of all text parts.
     pub fn text(&self) -> String {
         match self {
-            Self::Text(text) => text.clone(),
+            Self::Text(text) => text.to_string(),
             Self::Parts(parts) => parts.iter().filter_map(Part::as_text).collect(),
         }
     }
@@ -99,7 +101,7 @@ impl Content {
     /// Returns the parts. Plain text becomes a single text part.
     pub fn into_parts(self) -> Vec<Part> {
         match self {
-            Self::Text(text) => vec![Part::Text { text }],
+            Self::Text(text) => vec![Part::Text { text: text.into() }],
             Self::Parts(parts) => parts,
         }
     }
@@ -245,13 +247,13 @@ impl From<String> for MediaSource {
 
 impl From<String> for Content {
     fn from(text: String) -> Self {
-        Self::Text(text)
+        Self::Text(text.into())
     }
 }
 
 impl From<&str> for Content {
     fn from(text: &str) -> Self {
-        Self::Text(text.to_owned())
+        Self::Text(text.into())
     }
 }
 

@@ -18,6 +18,7 @@ mod number_set;
 mod open_calls;
 mod pending_call;
 mod settle;
+mod text;
 mod tombstone;
 mod tool_item;
 mod truncate;
@@ -49,6 +50,7 @@ pub use settle::{INTERRUPTED_BEFORE_START, INTERRUPTED_MID_EXECUTION};
 pub(crate) use settle::{
     TIMED_OUT_BEFORE_START, TIMED_OUT_MID_EXECUTION, interrupted_text, unused_call_id,
 };
+pub use text::Text;
 pub use tombstone::TombstoneEdit;
 pub(crate) use tombstone::position_out_of_range_error;
 pub(crate) use tool_item::{MAX_PORTABLE_CALL_ID_BYTES, is_portable_call_id, validate_json};

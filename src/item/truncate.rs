@@ -54,12 +54,12 @@ impl Content {
             return None;
         }
         let text = match self {
-            Self::Text(text) => Cow::Borrowed(text),
+            Self::Text(text) => Cow::Borrowed(text.as_str()),
             Self::Parts(_) => Cow::Owned(self.text()),
         };
         let cut = Truncation::new(&text, max_bytes, note);
         Some(match self {
-            Self::Text(text) => Self::Text(cut.apply(text, 0)),
+            Self::Text(text) => cut.apply(text, 0).into(),
             Self::Parts(parts) => Self::Parts(cut.apply_to_parts(parts)),
         })
     }

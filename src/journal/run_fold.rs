@@ -16,8 +16,22 @@ use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::{CostGap, Usage, add_gap};
 
 /// Tracks the history, usage and state that result from the events applied so far.
+///
+/// The fields that a delta uses come first, so that they share cache lines.
 #[derive(Debug)]
+#[repr(C)]
 pub(super) struct RunFold {
+    phase: InterruptedPhase,
+    /// Whether the requests for verdicts with which an earlier run ended are still open.
+    has_earlier_requests: bool,
+    /// Whether a turn was cut off, and its output became part of the history.
+    has_cut_off_turn: bool,
+    /// Whether the next turn continues the text of the last turn.
+    next_turn_continues: bool,
+    /// The open calls from completed turns, along with any results that are still buffered.
+    open_calls: OpenCalls<OpenCall, ToolResult>,
+    /// The turn that is currently streaming.
+    partial_turn: PartialTurn,
     /// The history, excluding the open turn and the buffered results.
     history: History,
     /// The items that were appended before the last rewrite of the history, in their original form.
@@ -25,21 +39,12 @@ pub(super) struct RunFold {
     /// The length of the history after its last rewrite, or at the start of the run if it was never
     /// rewritten. All items beyond this length are new.
     new_items_start: usize,
-    /// The turn that is currently streaming.
-    partial_turn: PartialTurn,
-    /// The open calls from completed turns, along with any results that are still buffered.
-    open_calls: OpenCalls<OpenCall, ToolResult>,
-    /// Whether the requests for verdicts with which an earlier run ended are still open.
-    has_earlier_requests: bool,
-    phase: InterruptedPhase,
     /// The evidence from tool results in the history, including results that have since been
     /// rewritten.
     evidence: Vec<RawJson>,
     /// The tokens used by completed turns, retracted attempts, compactions and hooks.
     usage: Usage,
     ended_runs: EndedRuns,
-    /// Whether a turn was cut off, and its output became part of the history.
-    has_cut_off_turn: bool,
     request_count: u32,
     /// The number of completed turns, including a turn that an interrupt with a reason cut off.
     ended_turns: u32,
@@ -47,8 +52,6 @@ pub(super) struct RunFold {
     last_text: String,
     /// The text that the open turn continues.
     continued_text: String,
-    /// Whether the next turn continues the text of the last turn.
-    next_turn_continues: bool,
     /// The provider's word for the reason why the last turn ended, if it is unknown.
     unknown_stop_reason: Option<String>,
 }
@@ -437,7 +440,7 @@ impl RunFold {
             nested_cost_gaps: nested_cost_gaps.into(),
             nested_cost: nested_cost.filter(|_| nested_usage != Usage::default()),
             history,
-            new_items: self.new_items(),
+            new_items: self.new_items().into(),
             error,
             pending,
             undelivered,

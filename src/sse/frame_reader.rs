@@ -22,29 +22,32 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 /// reader deviates from the specification in two cases: a frame that exceeds the size limit causes
 /// an error, so that a server cannot exhaust memory, and [`finish`](Self::finish) returns a frame
 /// that was cut off by the end of the body.
+///
+/// The fields that a frame within one chunk uses come first, so that they share cache lines.
 #[derive(Default)]
+#[repr(C)]
 pub struct FrameReader {
-    max_frame_bytes: SizeLimit,
     has_failed: bool,
-    queued_chunks: VecDeque<Bytes>,
-    chunk: Bytes,
+    /// Whether the last chunk ended in a carriage return, so that a line feed at the start of the
+    /// next chunk belongs to the same line ending.
+    follows_cr: bool,
+    /// Whether `carry` and `fields` belong to a frame that has already been returned and can
+    /// therefore be cleared.
+    is_lent: bool,
+    byte_order_mark: ByteOrderMark,
     /// The position in `chunk` at which the pending frame starts, or at which it continues if its
     /// start is in `carry`.
     frame_start: usize,
     /// The position up to which `chunk` has been scanned: the end of the last complete line.
     scanned: usize,
-    byte_order_mark: ByteOrderMark,
-    /// Whether the last chunk ended in a carriage return, so that a line feed at the start of the
-    /// next chunk belongs to the same line ending.
-    follows_cr: bool,
-    /// The bytes of the pending frame from earlier chunks.
-    carry: Vec<u8>,
-    /// Whether `carry` and `fields` belong to a frame that has already been returned and can
-    /// therefore be cleared.
-    is_lent: bool,
     /// The offset within the pending frame at which the unfinished line starts.
     line_start: usize,
+    chunk: Bytes,
+    queued_chunks: VecDeque<Bytes>,
+    /// The bytes of the pending frame from earlier chunks.
+    carry: Vec<u8>,
     fields: FrameFields,
+    max_frame_bytes: SizeLimit,
     /// The repaired strings from which the returned frame borrows.
     repaired_text: [String; 2],
     /// The event from `eventsource-stream` from which the returned frame borrows.

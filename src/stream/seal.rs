@@ -85,17 +85,19 @@ pub fn seal(
     }))
 }
 
+/// The fields that an event uses come first, so that they share cache lines.
 #[pin_project]
+#[repr(C)]
 struct Sealed<T> {
+    interrupt: Option<Box<dyn InterruptTurn>>,
+    request: RequestState,
+    turn: TurnBuilder,
     /// The source, or `None` once it has ended. The source is dropped before the last event is
     /// yielded.
     #[pin]
     source: Option<T>,
-    turn: TurnBuilder,
     /// The error to yield once all earlier events have been yielded.
     pending_error: Option<Error>,
-    interrupt: Option<Box<dyn InterruptTurn>>,
-    request: RequestState,
 }
 
 /// The state of a turn's request, which decides whether an interrupted turn has used tokens.

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 
+use memchr::memchr;
 use serde::{Deserialize, Serialize};
 
 use crate::item::model_json::JsonFields;
@@ -129,7 +130,9 @@ impl<'a> RationalizedArgs<'a> {
     /// Parses the arguments. Returns `None` if the arguments contain no rationale.
     fn parse(arguments: &'a str) -> Option<Self> {
         // The name of the rationale field may also be written with Unicode escapes.
-        if !arguments.contains(RATIONALE_FIELD) && !arguments.contains("\\u") {
+        let has_escape =
+            || memchr(b'\\', arguments.as_bytes()).is_some() && arguments.contains("\\u");
+        if !arguments.contains(RATIONALE_FIELD) && !has_escape() {
             return None;
         }
         let fields = JsonFields::parse(arguments)?;

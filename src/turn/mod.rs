@@ -15,7 +15,6 @@
 
 mod answer_json;
 mod builder;
-mod delta_text;
 mod event;
 mod from_history;
 mod logprobs;
@@ -27,7 +26,6 @@ mod turn;
 pub(crate) use answer_json::{AnswerStart, THINK_END_TAG, find_json_start};
 pub(crate) use builder::MAX_ITEMS;
 pub use builder::TurnBuilder;
-pub use delta_text::Text;
 pub use event::{ReasoningKind, TurnEvent};
 pub use logprobs::{TokenLogprob, TopLogprob};
 pub use parse_answer::ParseError;
@@ -35,4 +33,4 @@ pub use partial_turn::PartialTurn;
 pub use tool_calls::{Calls, Veto};
 pub use turn::Turn;
 
-pub use crate::item::{StopReason, TurnInfo};
+pub use crate::item::{StopReason, Text, TurnInfo};

@@ -22,10 +22,10 @@ use crate::usage::{Billing, Usage};
 #[derive(Clone, Debug, Default)]
 pub struct PartialTurn {
     pub(super) blocks: Vec<Block>,
+    pub(super) model: Option<String>,
     /// The index of the newest block of text or reasoning for each key.
     newest_block_by_key: SmallMap<BlockKey, usize>,
     pub(super) usage: Usage,
-    pub(super) model: Option<String>,
     pub(super) response_id: Option<String>,
     pub(super) billing: Option<Box<Billing>>,
     pub(super) logprobs: Vec<TokenLogprob>,
@@ -33,12 +33,15 @@ pub struct PartialTurn {
 }
 
 /// A part of the turn that becomes an item.
+///
+/// The order of the fields keeps those that a delta of text uses in one cache line.
 #[derive(Clone, Debug)]
+#[repr(C)]
 pub(super) struct Block {
     pub(super) key: BlockKey,
-    pub(super) item: Item,
     /// Whether a call's arguments are complete.
     pub(super) has_ended: bool,
+    pub(super) item: Item,
 }
 
 /// Identifies the block to which an event belongs.

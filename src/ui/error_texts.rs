@@ -144,7 +144,7 @@ impl ErrorTexts {
         }
         shown.error = outcome.error.as_ref().map(|error| self.error(error));
         if let Some(items) = items {
-            shown.new_items = items;
+            shown.new_items = items.into();
         }
         Some(shown)
     }

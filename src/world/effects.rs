@@ -62,6 +62,9 @@ impl Effects {
     where
         T: Default + Serialize + DeserializeOwned + Send + 'static,
     {
+        if self.world.is_live() {
+            return live();
+        }
         let mut live = Some(live);
         let mut draw =
             || live.take().map_or_else(EffectValue::empty, |live| EffectValue::new(live()));

@@ -10,6 +10,10 @@ use crate::world::{Effect, EffectKey, EffectValue, SendRequest, World};
 pub struct LiveWorld;
 
 impl World for LiveWorld {
+    fn is_live(&self) -> bool {
+        true
+    }
+
     fn draw(&self, _key: &EffectKey, live: &mut dyn FnMut() -> EffectValue) -> EffectValue {
         live()
     }

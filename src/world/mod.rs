@@ -126,6 +126,13 @@ pub type SendRequest = Box<dyn FnOnce(Request) -> TurnStream + Send>;
 /// # }
 /// ```
 pub trait World: fmt::Debug + Send + Sync {
+    /// Returns whether the world only performs effects and stores none of their values. If it
+    /// does, values are obtained without a key and without [`draw`](Self::draw). The default is
+    /// `false`.
+    fn is_live(&self) -> bool {
+        false
+    }
+
     /// Obtains a nondeterministic value without waiting, by calling `live`. If the world stored a
     /// value for this key in an earlier attempt, it returns the stored value instead and does not
     /// call `live`.

@@ -87,7 +87,7 @@ pub(crate) fn content_of(parts: Vec<Part>) -> Content {
         }
     }
     match joined.as_slice() {
-        [Part::Text { text }] => Content::Text(text.clone()),
+        [Part::Text { text }] => text.as_str().into(),
         _ => Content::Parts(joined),
     }
 }

@@ -142,7 +142,7 @@ impl Conversation {
 /// The content of a message: a text, or several parts.
 fn user_content(parts: Vec<Part>) -> Content {
     match <[Part; 1]>::try_from(parts) {
-        Ok([Part::Text { text }]) => Content::Text(text),
+        Ok([Part::Text { text }]) => text.into(),
         Ok(part) => Content::Parts(part.into()),
         Err(parts) => Content::Parts(parts),
     }
@@ -173,7 +173,7 @@ pub(crate) fn read_parts(
 /// The content of a tool's result.
 pub(crate) fn result_content(parts: Vec<Part>) -> Content {
     match parts.iter().all(|part| part.as_text().is_some()) {
-        true => Content::Text(text_of(&parts)),
+        true => text_of(&parts).into(),
         false => Content::Parts(parts),
     }
 }

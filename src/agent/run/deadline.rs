@@ -15,7 +15,7 @@ pub(in crate::agent) struct RunDeadline {
     /// Whether the running work may be dropped for a wrap-up turn.
     can_wrap_up: bool,
     /// The timers; `None` before the first poll or if there is no time limit.
-    deadlines: Option<Deadlines>,
+    deadlines: Option<Box<Deadlines>>,
 }
 
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl RunDeadline {
         let Some(limit) = budget.effective_time_limit() else { return };
         let deadline = |limit: Duration| Deadline::starting_at(started, TimeLimit::Explicit(limit));
         let wrap_up = budget.time_before_wrap_up().map(deadline);
-        self.deadlines = Some(Deadlines { wrap_up, end: deadline(limit) });
+        self.deadlines = Some(Box::new(Deadlines { wrap_up, end: deadline(limit) }));
     }
 
     /// Returns whether the running work may be dropped for a wrap-up turn.
@@ -71,7 +71,9 @@ impl RunDeadline {
 
     /// Polls the timers, and returns `Poll::Ready` once a timer has expired.
     pub(in crate::agent) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<DeadlineEvent> {
-        let Some(Deadlines { wrap_up, end }) = &mut self.deadlines else { return Poll::Pending };
+        let Some(Deadlines { wrap_up, end }) = self.deadlines.as_deref_mut() else {
+            return Poll::Pending;
+        };
         let due = |ring, due| match ring {
             DeadlineOutcome::TimeUp => due,
             DeadlineOutcome::NoTimer => DeadlineEvent::TimerUnavailable,

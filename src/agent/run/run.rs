@@ -74,18 +74,20 @@ pub(in crate::agent) struct RunArgs {
 /// # }
 /// ```
 #[must_use = "streams do nothing unless polled"]
+#[repr(C)]
 pub struct Run {
+    // The fields that each poll uses come first, so that they share cache lines.
     stage: Stage,
-    state: StateCell<State>,
+    shared: RunShared,
     deadline: RunDeadline,
+    /// Whether the loop has been polled since the last event was yielded.
+    polled_since_last_event: bool,
+    state: StateCell<State>,
     /// The results received since the active loop body started; collected only if a wrap-up turn
     /// may need them.
     iteration_results: Vec<ToolResult>,
-    /// Whether the loop has been polled since the last event was yielded.
-    polled_since_last_event: bool,
     /// The outcome of the run; set once `Finished` has been yielded.
     outcome: Option<Box<Outcome>>,
-    shared: RunShared,
 }
 
 impl Run {
@@ -159,12 +161,12 @@ impl Run {
         };
         Self {
             stage: first,
-            state,
-            deadline: RunDeadline::new(),
-            iteration_results: Vec::new(),
-            polled_since_last_event: false,
-            outcome: None,
             shared,
+            deadline: RunDeadline::new(),
+            polled_since_last_event: false,
+            state,
+            iteration_results: Vec::new(),
+            outcome: None,
         }
     }
 
@@ -496,19 +498,20 @@ impl Run {
 
     /// Records an event of the loop that is about to be yielded.
     fn on_loop_event(&mut self, event: &Event) {
-        let control = Arc::clone(&self.shared.handle.control);
+        let control = self.shared.control();
         control.inbox.tombstone_queue.observe(self.journal(), event);
         control.work.mark_change_observed(event);
         self.notify_world(event);
+        let control = self.shared.control();
         if let Event::Tool(_) | Event::Nested { .. } = event
             && let Some(change) = event.grant_change()
         {
-            self.shared.control().grants.apply(change);
+            control.grants.apply(change);
         }
         match event {
             Event::Turn(TurnEvent::TurnComplete { turn }) => {
                 if *turn.stop_reason() == StopReason::Interrupted {
-                    self.shared.control().signals.turn_interrupted.set(false);
+                    control.signals.turn_interrupted.set(false);
                 }
                 self.shared.finish_turn(turn);
             }
@@ -527,14 +530,13 @@ impl Run {
     }
 
     fn poll_loop(&mut self, cx: &mut Context<'_>) -> Poll<Option<Event>> {
-        let control = Arc::clone(&self.shared.handle.control);
-        control.signals.register_waker(cx.waker());
+        self.shared.control().signals.register_waker(cx.waker());
         let can_end = match self.shared.effects.world().loop_control() {
             LoopControl::MayEnd => true,
             LoopControl::MustContinue => false,
             LoopControl::MustEnd(ending) => return self.apply_forced_end(ending, cx),
         };
-        if can_end && control.signals.interrupted.get() {
+        if can_end && self.shared.control().signals.interrupted.get() {
             self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             return Poll::Ready(None);
         }
@@ -576,7 +578,7 @@ impl Run {
         match error {
             // If a hook or a tool interrupted the run during this poll, the run ends with the
             // reason `interrupted`.
-            _ if control.signals.interrupted.get() => {
+            _ if self.shared.control().signals.interrupted.get() => {
                 self.end_loop(EndReason::Interrupted(self.handle().journal.phase()), None, None);
             }
             Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),

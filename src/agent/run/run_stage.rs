@@ -23,7 +23,7 @@ pub(in crate::agent) enum Stage {
     /// are given results.
     WrappingUp { exceeded: BudgetExceeded, events: LoopStream },
     /// The loop has been dropped, and the final events are yielded.
-    Ending(PendingEnd),
+    Ending(Box<PendingEnd>),
     /// `Finished` has been yielded, and the error follows.
     Failed(Error),
     /// Everything has been yielded.
@@ -108,7 +108,7 @@ impl Stage {
     pub(in crate::agent) fn end_loop(&mut self, end: PendingEnd) -> Option<LoopStream> {
         match self.take() {
             Self::Refused { events, .. } | Self::Looping(events) => {
-                *self = Self::Ending(end);
+                *self = Self::Ending(Box::new(end));
                 Some(events)
             }
             other => self.stay(other),

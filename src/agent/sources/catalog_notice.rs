@@ -108,7 +108,7 @@ impl ReportedCatalog {
             text.lines().any(|line| line == headings.listed || line == headings.too_long)
         };
         let texts = history.newest_first().filter_map(|item| match item.as_user()? {
-            Content::Text(text) => Some(&**text),
+            Content::Text(text) => Some(text.as_str()),
             Content::Parts(_) => None,
         });
         let mut newest_first = Vec::new();

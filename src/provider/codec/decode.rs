@@ -123,15 +123,18 @@ pub enum FrameOutcome {
 /// end of the body cuts off the last frame, the truncated frame is decoded as well. If
 /// [`frame`](Decode::frame) returns a [`Protocol`](ErrorKind::Protocol) error for the truncated
 /// frame, a turn without a stop reason fails as incomplete; otherwise, the error is ignored.
+///
+/// The fields that every frame uses come first, so that they share cache lines.
 #[pin_project]
 #[derive(Debug)]
+#[repr(C)]
 pub struct Decoding<B, D, F = FrameReader> {
+    stage: Stage,
+    framing: F,
+    decoder: D,
+    deadlines: TurnDeadlines,
     #[pin]
     body: B,
-    decoder: D,
-    framing: F,
-    stage: Stage,
-    deadlines: TurnDeadlines,
     /// The total size, in bytes, of the frames that produced no event.
     silent_bytes: usize,
 }
@@ -144,7 +147,7 @@ enum Stage {
     /// The end-of-stream marker has been received.
     Draining {
         bytes: usize,
-        deadline: Option<Deadline>,
+        deadline: Option<Box<Deadline>>,
     },
 }
 
@@ -201,8 +204,9 @@ where
                     }
                     Poll::Ready(_) => {}
                     Poll::Pending => {
-                        *drain_deadline =
-                            drain_deadline.take().or_else(|| Deadline::try_start(DRAIN_TIMEOUT));
+                        *drain_deadline = drain_deadline
+                            .take()
+                            .or_else(|| Deadline::try_start(DRAIN_TIMEOUT).map(Box::new));
                         if let Some(drain_deadline) = drain_deadline {
                             ready!(drain_deadline.poll(cx));
                         }

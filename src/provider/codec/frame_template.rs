@@ -42,6 +42,7 @@ use std::borrow::Cow;
 use std::ops::Range;
 
 use memchr::memchr2;
+use smol_str::SmolStr;
 
 use crate::item::plain_text_len;
 use crate::sse::Frame;
@@ -65,23 +66,24 @@ const MAX_DIGITS: usize = 19;
 /// The decoder uses a value of type `K` to mark the kind of content to which the text belongs.
 #[derive(Debug)]
 pub(in crate::provider) struct FrameTemplate<K> {
-    kind: Option<K>,
-    misses: u8,
-    event: String,
     data: String,
+    /// Events with short names are stored without an allocation.
+    event: SmolStr,
     /// The range in `data` that contains the text, which is one of the values that may differ.
     text: Range<usize>,
+    kind: Option<K>,
+    misses: u8,
+    /// The values that may differ between frames, ordered by position. The list is empty until a
+    /// frame differs from the template in more than its text.
+    holes: Vec<Hole>,
+    /// The counts from the last decoded frame, in the order of their positions in the frame.
+    counts: Vec<u64>,
     /// The range in `data` that contains the text's key.
     text_key: Range<usize>,
     /// The name of the outermost object's member whose numbers are counts, such as token counts.
     counts_member: Option<&'static str>,
-    /// The values that may differ between frames, ordered by position. The list is empty until a
-    /// frame differs from the template in more than its text.
-    holes: Vec<Hole>,
     /// The length of `data` without its trailing closing brackets and white space.
     content_len: usize,
-    /// The counts from the last decoded frame, in the order of their positions in the frame.
-    counts: Vec<u64>,
 }
 
 /// A hole in the template: a value that may differ between frames. The quotes of a string are not
@@ -106,16 +108,16 @@ enum HoleContent {
 impl<K> Default for FrameTemplate<K> {
     fn default() -> Self {
         Self {
+            data: String::new(),
+            event: SmolStr::default(),
+            text: 0..0,
             kind: None,
             misses: 0,
-            event: String::new(),
-            data: String::new(),
-            text: 0..0,
+            holes: Vec::new(),
+            counts: Vec::new(),
             text_key: 0..0,
             counts_member: None,
-            holes: Vec::new(),
             content_len: 0,
-            counts: Vec::new(),
         }
     }
 }
@@ -147,7 +149,6 @@ impl<K: Copy> FrameTemplate<K> {
         if event != self.event {
             return None;
         }
-        self.counts.clear();
         // In most wire formats, only the text differs.
         if self.holes.is_empty()
             && let Some(rest) = data.strip_prefix(&self.data[..self.text.start])
@@ -168,6 +169,7 @@ impl<K: Copy> FrameTemplate<K> {
             }
             self.find_holes();
         }
+        self.counts.clear();
         let (known, bytes) = (self.data.as_bytes(), data.as_bytes());
         let mut text = None;
         // The positions in the template and in the frame up to which they have been compared.
@@ -231,8 +233,11 @@ impl<K: Copy> FrameTemplate<K> {
         self.text_key = key_before(frame.data, text.start);
         self.text = text;
         self.holes.clear();
+        self.counts.clear();
         self.counts_member = counts;
-        frame.event.clone_into(&mut self.event);
+        if self.event != frame.event {
+            self.event = frame.event.into();
+        }
         frame.data.clone_into(&mut self.data);
         self.kind = Some(kind);
     }

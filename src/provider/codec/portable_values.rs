@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use memchr::memchr;
+
 use crate::fnv::fnv1a_64;
 use crate::item::{
     Content, Item, MAX_PORTABLE_CALL_ID_BYTES, ToolCall, ToolResult, from_bounded_json,
@@ -25,9 +27,10 @@ pub(in crate::provider) fn arguments_as_object(call: &ToolCall) -> Cow<'_, str> 
     let written = call.arguments_or_empty_object();
     if written.starts_with('{') && validate_json(&call.arguments).is_ok() {
         // Unpaired surrogates are valid in JSON text, but every vendor rejects them.
-        let halved =
-            (written.contains("\\ud") || written.contains("\\uD") || written.contains("\\Ud"))
-                && from_bounded_json::<serde_json::Value>(written).is_err();
+        let has_surrogate = || ["\\ud", "\\uD"].iter().any(|escape| written.contains(escape));
+        let halved = memchr(b'\\', written.as_bytes()).is_some()
+            && has_surrogate()
+            && from_bounded_json::<serde_json::Value>(written).is_err();
         return match halved.then(|| repair_json(written)).flatten() {
             Some(repaired) => Cow::Owned(repaired),
             None => Cow::Borrowed(written),
@@ -155,7 +158,7 @@ pub(in crate::provider) fn has_media(content: &Content) -> bool {
 /// Returns the content's text.
 pub(in crate::provider) fn content_text(content: &Content) -> Cow<'_, str> {
     match content {
-        Content::Text(text) => text.into(),
+        Content::Text(text) => Cow::Borrowed(text),
         Content::Parts(_) => content.text().into(),
     }
 }

@@ -33,27 +33,30 @@ use crate::usage::{Billing, Usage, is_standard_tier};
 /// assert!(matches!(&events[2], TurnEvent::TurnComplete { turn } if turn.text() == "Hello"));
 /// # Ok::<(), turnstream::Error>(())
 /// ```
+///
+/// The fields that a piece of text uses come first, so that they share cache lines.
 #[derive(Debug, Default)]
+#[repr(C)]
 pub struct TurnBuilder {
-    pub(super) history_ids: Option<History>,
-    pub(super) provider: &'static str,
-    pub(super) partial: PartialTurn,
-    pub(super) calls: Vec<CallState>,
-    pub(super) call_index: CallIndex,
-    pub(super) stop_reason: Option<(StopReason, Option<String>)>,
-    pub(super) events: VecDeque<TurnEvent>,
     /// Whether the turn is complete or has failed. Such a turn accepts no more input.
     pub(super) is_finished: bool,
     /// Whether a `TurnComplete` event was emitted.
     pub(super) is_completed: bool,
+    /// The size limit that the turn exceeded, if any.
+    pub(super) limit_exceeded: Option<LimitExceeded>,
     /// The total number of bytes of text, reasoning, arguments, ids, names and provider data in
     /// this attempt.
     pub(super) used_bytes: usize,
     pub(super) max_bytes: MaxTurnBytes,
+    pub(super) events: VecDeque<TurnEvent>,
+    pub(super) partial: PartialTurn,
+    pub(super) provider: &'static str,
+    pub(super) history_ids: Option<History>,
+    pub(super) calls: Vec<CallState>,
+    pub(super) call_index: CallIndex,
+    pub(super) stop_reason: Option<(StopReason, Option<String>)>,
     /// The maximum number of output tokens, if the request sets one.
     pub(super) max_output_tokens: Option<u32>,
-    /// The size limit that the turn exceeded, if any.
-    pub(super) limit_exceeded: Option<LimitExceeded>,
 }
 
 /// A limit on the size of a turn.

@@ -379,7 +379,7 @@ impl Resume {
 
 fn content(content: &Value, limits: &ClientLimits) -> Result<Content, RequestError> {
     let parts = match content {
-        Value::String(text) => return Ok(Content::Text(text.clone())),
+        Value::String(text) => return Ok(text.as_str().into()),
         Value::Array(parts) => parts,
         _ => return Err(RequestError::new(422, "a message has neither text nor parts")),
     };

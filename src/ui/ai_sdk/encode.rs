@@ -625,7 +625,7 @@ pub(super) fn content_to_json(content: &Content) -> RawJson {
 
 pub(super) fn content_to_parts(content: &Content) -> Vec<MessagePart<'_>> {
     match content {
-        Content::Text(text) => vec![MessagePart::Text { text: text.into() }],
+        Content::Text(text) => vec![MessagePart::Text { text: text.as_str().into() }],
         Content::Parts(parts) => parts
             .iter()
             .map(|part| match part {

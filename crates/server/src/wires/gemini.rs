@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value, json};
 use turnstream::Error;
-use turnstream::item::{Content, Part, ToolCall};
+use turnstream::item::{Part, ToolCall};
 use turnstream::request::{Options, Output, ToolChoice};
 use turnstream::ui::ClientLimits;
 
@@ -146,7 +146,7 @@ fn read_content(
             let output = response.take("response").unwrap_or_else(|| json!({}));
             let is_error = output.get("error").is_some();
             let text = result_text(&output);
-            request.conversation.push_result(id, Content::Text(text), is_error);
+            request.conversation.push_result(id, text.into(), is_error);
         } else if let Some(mut data) = part.object("inlineData")? {
             let media_type = data.required_text("mimeType")?;
             let path = part.path("inlineData.data");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstream::Error;
-use turnstream::item::{Content, Part, ToolCall};
+use turnstream::item::{Part, ToolCall};
 use turnstream::request::{Options, Output};
 use turnstream::ui::ClientLimits;
 
@@ -88,7 +88,7 @@ fn read_message(
                 message.text("tool_call_id")?.or_else(|| conversation.take_unnamed_call(&name));
             let path = message.path("tool_name");
             let id = id.ok_or_else(|| invalid(&path, "no call of this tool is open"))?;
-            conversation.push_result(id, Content::Text(text), false);
+            conversation.push_result(id, text.into(), false);
         }
         _ => return Err(message.refuse("role")),
     }

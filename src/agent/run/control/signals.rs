@@ -10,19 +10,22 @@ use crate::agent::run::control::flag::Flag;
 use crate::lock::lock_ignoring_poison;
 
 /// Requests of handles to end the run, and the waker of the run.
+///
+/// The fields that each poll of the run uses come first, so that they share a cache line.
 #[derive(Default)]
+#[repr(C)]
 pub(in crate::agent) struct Signals {
     pub(in crate::agent) interrupted: Flag,
-    /// The reason that the first interrupt with a reason gave.
-    interrupt_reason: OnceLock<Arc<str>>,
     pub(in crate::agent) stop_requested: Flag,
     /// Whether the current turn must end. Once the turn has ended or input follows, the request is
     /// fulfilled.
     pub(in crate::agent) turn_interrupted: Flag,
+    waker: AtomicWaker,
+    /// The reason that the first interrupt with a reason gave.
+    interrupt_reason: OnceLock<Arc<str>>,
     /// The ids of the latest commands that have interrupted a turn. A command may arrive twice,
     /// through a hub and through an engine.
     turn_interrupt_ids: Mutex<VecDeque<String>>,
-    waker: AtomicWaker,
 }
 
 /// The number of ids that are remembered.

@@ -7,6 +7,6 @@ pub(super) enum Host {
     #[default]
     GeminiApi,
     /// Vertex AI.
-    #[cfg_attr(not(feature = "http"), expect(dead_code, reason = "it depends on the endpoint"))]
+    #[cfg_attr(not(feature = "http"), allow(dead_code, reason = "it depends on the endpoint"))]
     Vertex,
 }

@@ -1,4 +1,4 @@
-//! The type of the text in a delta event.
+//! The type of the text in deltas and in the content of messages and results.
 
 use std::fmt;
 use std::ops::Deref;
@@ -6,11 +6,12 @@ use std::ops::Deref;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use smol_str::SmolStr;
 
-/// A short piece of text that is cheap to create and to clone.
+/// A text that is cheap to clone.
 ///
 /// Text of up to 23 bytes, which is enough for most tokens, is stored inline without an allocation.
-/// The representation is private and may change. The text can be accessed as a `&str`.
-#[derive(Clone, PartialEq, Eq)]
+/// Clones of a longer text share it. The representation is private and may change. The text can be
+/// accessed as a `&str`.
+#[derive(Clone, Default, PartialEq, Eq)]
 pub struct Text(SmolStr);
 
 impl Text {
@@ -29,6 +30,12 @@ impl From<&str> for Text {
 impl From<String> for Text {
     fn from(text: String) -> Self {
         Self(text.into())
+    }
+}
+
+impl From<Text> for String {
+    fn from(text: Text) -> Self {
+        text.0.into()
     }
 }
 
