@@ -85,6 +85,7 @@
 //! | 11 | [`durable`] | runs on an engine that resumes them on any machine |
 //! | | [`ui`] | runs as responses of a web server, for front ends |
 //! | 10 | [`hub`] | runs that outlive their readers |
+//! | | [`supervise`] | many runs as one stream |
 //! | 9 | [`session`] | histories that are stored as they grow |
 //! | | [`replay`] | runs that are recorded and replayed |
 //! | | [`task`] | a stream that runs in its own task |
@@ -105,15 +106,10 @@
 //!
 //! # The guide
 //!
-//! The [`guide`] covers one topic per page:
-//!
-//! | topic | pages |
-//! |---|---|
-//! | begin | [your first agent](guide::first_agent), [coming from other libraries](guide::coming_from) |
-//! | the agent | [how a run ends](guide::how_a_run_ends), [its events](guide::events), [stop, steer, approve](guide::control), [budgets](guide::budgets), [compaction](guide::compaction), [evidence](guide::evidence), [hooks](guide::hooks), [sub-agents](guide::sub_agents), [your own loop](guide::own_loop) |
-//! | models and tools | [providers](guide::providers), [tools](guide::tools), [skills](guide::skills), [your own extensions](guide::extending) |
-//! | around a run | [sessions](guide::sessions), [front ends](guide::front_ends), [replay](guide::replay), [traces](guide::trace), [many machines](guide::many_machines) |
-//! | reference | [every limit and default](guide::defaults), [cancellation](guide::cancellation), [performance](guide::performance), [architecture and glossary](guide::architecture), [what it does not do](guide::not_included) |
+//! The [`guide`] has a page for each task, such as [your first agent](guide::first_agent),
+//! [tools](guide::tools), [approvals](guide::control), [a page in a browser](guide::front_ends),
+//! [sessions](guide::sessions) and [many machines](guide::many_machines), and a reference, such as
+//! [every limit](guide::defaults) and [how a run ends](guide::how_a_run_ends).
 //!
 //! # Guarantees
 //!

@@ -30,6 +30,24 @@
 //!   shares with its handles.
 //! - `sources` lists the tools of an agent's tool sources.
 //! - `agent` starts runs.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | characters of a position or a mismatch in the message about an answer that cannot be parsed | 300 | the rest is replaced with `…` |
+//! | turns in a repeated cycle | 4 | longer cycles are not detected |
+//! | inputs that wait for a run, and their total size | 1,000, 16 MiB; a single input may be larger | [`RunHandle::steer`] and [`RunHandle::follow_up`] return the input; a hub returns an `overloaded` error |
+//! | bytes of the reason for an interrupt | 2,000 | the middle is cut out |
+//! | items per turn | 16,384 | a `too_large` error |
+//! | earlier calls to a tool that [`NonIdempotentRetry`] compares with a call | 32 | older calls are not compared |
+//! | side effects listed in a message about missing evidence | 5 | the remaining side effects are only counted |
+//! | length of an error's summary in a trace | 240 characters | the rest is replaced with `…` |
+//! | nesting depth of a value in a trace | 100 levels | the value is stored as text |
+//!
+//! [`NonIdempotentRetry`]: crate::agent::detect::NonIdempotentRetry
 
 mod agent;
 mod body;

@@ -89,22 +89,31 @@ pub struct RunCounts {
 
 /// Counts how many times in a row something has happened, such as the number of consecutive
 /// unusable replies.
+///
+/// Below, *new input* means the transitions [`Steering`](crate::event::Transition::Steering),
+/// [`FollowUp`](crate::event::Transition::FollowUp) and [`Nudge`](crate::event::Transition::Nudge).
+/// A message from a stop hook is not new input.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Streaks {
-    /// The number of consecutive unusable replies.
+    /// The number of consecutive unusable replies: empty, rejected, unreadable, or with calls none
+    /// of which could start. Any usable reply resets it.
     pub malformed_replies: u32,
-    /// Whether the model was asked again because a turn ended with an unknown stop reason.
+    /// Whether the model was asked again because a turn ended with an unknown stop reason. A turn
+    /// whose calls have results and new input reset it.
     pub retried_unknown_stop: bool,
-    /// The number of consecutive times that the model was asked to continue truncated text.
+    /// The number of consecutive times that the model was asked to continue truncated text. A turn
+    /// whose calls have results and new input reset it.
     pub continuations: u32,
     /// The number of consecutive times that the model was asked again because its calls were
-    /// truncated.
+    /// truncated. A turn whose calls have results and new input reset it.
     pub truncated_calls: u32,
-    /// The number of consecutive incomplete turns that were requested again.
+    /// The number of consecutive incomplete turns that were requested again. A complete turn or a
+    /// fallback resets it.
     pub turn_retries: u32,
     /// The number of consecutive turns that contained no call and after which the model was
-    /// prompted to continue.
+    /// prompted to continue. A turn whose calls have results, steering input and follow-ups reset
+    /// it.
     pub idle_turns: u32,
     /// Counts consecutive iterations with the same calls and the same results.
     pub(in crate::agent) repeats: RepeatCounter,

@@ -122,6 +122,29 @@
 //!
 //! [idempotent]: crate::Tool::idempotent
 //! [key]: crate::tool::ToolContext::idempotency_key
+//!
+//! # Limits
+//!
+//! These limits have no setter. Those of an engine are in the docs of its crate.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | size of a turn, or of the results of its calls, in a step | 8 MiB | the run ends with a `too_large` error |
+//! | size of all other values in a step, such as delivered input and the notes of hooks | 16 MiB | the run ends with a `too_large` error |
+//! | size of the result of a call that is executed separately | 8 MiB | the call gets a result of kind `error` |
+//! | size of a progress report from a call that is executed separately | 64 KiB | the report is dropped |
+//! | progress reports queued by a call that is executed separately | 64 | the oldest report is dropped |
+//! | progress reports queued for a run by its separately executed calls | 256 | further reports are dropped |
+//! | time to send a separately executed call's last progress reports | 1 s | the remaining reports are dropped |
+//! | size of a value in [`SessionSegments`] | 64 KiB | the entries are split into several values |
+//! | size of all input that waits for a run, or that the active run has not delivered; size of all verdicts that wait | 8 MiB | further input, or a further verdict, is rejected with a `too_large` error |
+//! | commands that wait for a run | 1,000 | further commands are rejected with an `overloaded` error, except those that end the run |
+//! | commands of each kind that ends a run | 1 | a further command is not stored, because it would change nothing |
+//! | length of a command's id | 1 KiB | the command is rejected with a `too_large` error |
+//! | attempts of [`copy_session`] while other writers change the copy | 8 | a `conflict` error |
+//!
+//! [`SessionSegments`]: crate::durable::storage::SessionSegments
+//! [`copy_session`]: crate::durable::storage::copy_session()
 
 mod attempt;
 mod bridge;

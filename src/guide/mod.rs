@@ -1,53 +1,44 @@
-//! The guide, with one page per topic.
+//! The guide: a page for each task, and a reference.
 //!
-//! # Agents
-//!
-//! | page | topic |
-//! |---|---|
-//! | [Your first agent](first_agent) | twelve steps from an empty folder to an agent with tools, a budget, approvals and a session |
-//! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
-//! | [The events of a run](events) | every event, in Rust and as JSON |
-//! | [Stop, steer, approve](control) | a chat with Ctrl-C: stop a run, send input to it, and approve its tool calls |
-//! | [Budgets](budgets) | limits on tokens, money, time and calls, for one agent or a tree of agents |
-//! | [Compaction](compaction) | continue a conversation that outgrows the context window |
-//! | [Evidence](evidence) | let a run complete only after a check has passed, and detect runs that go wrong |
-//! | [Hooks](hooks) | run your own code at fixed points of the loop |
-//! | [Sub-agents](sub_agents) | use an agent as a tool of another agent |
-//! | [Your own loop](own_loop) | write a loop yourself, or change one line of the agent's loop |
-//!
-//! # Tools and models
+//! # Begin
 //!
 //! | page | topic |
 //! |---|---|
-//! | [Tools](tools) | arguments, results, concurrency, search |
-//! | [Skills](skills) | folders of instructions that a model loads when it needs them |
-//! | [Structured output](structured_output) | an answer as a Rust type, and rules of your own |
-//! | [Images and files](media) | in messages, in the results of tools, and what each provider accepts |
-//! | [Providers, credentials, dialects](providers) | models, credentials, and what each wire supports |
-//! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
-//! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
-//! | [Write your own: provider, wire, store, hook, tool policy](extending) | the traits to implement, with an example for each |
-//! | [Performance](performance) | the cost of a token and of a turn |
-//!
-//! # Around a run
-//!
-//! | page | topic |
-//! |---|---|
-//! | [UI protocols and the hub](front_ends) | server-sent events, the AI SDK, AG-UI, and runs that outlive their readers |
-//! | [Sessions](sessions) | when data becomes durable, and what happens after a crash |
-//! | [A worker](worker) | perform many jobs with agents, and end cleanly on SIGTERM |
-//! | [Supervisors](supervisors) | many runs as one stream, with restarts and a limit for silence |
-//! | [Record and replay](replay) | record a run, and run it again from the recording |
-//! | [Traces](trace) | one trace event for each step of a run |
-//! | [From one process to many machines](many_machines) | shared sessions, shared events, durable runs |
-//!
-//! # About the crate
-//!
-//! | page | topic |
-//! |---|---|
-//! | [Architecture and glossary](architecture) | the data flow, the crate's floors and a glossary |
-//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the same program in each of these libraries and in this crate |
+//! | [Your first agent](first_agent) | nine steps from an empty folder to an agent with tools, a budget, approvals and a session |
+//! | [Coming from rig, async-openai or the AI SDK](coming_from) | the names of these libraries, and of this crate |
 //! | [What it does not do](not_included) | features that the crate does not have, and what to use instead |
+//!
+//! # Tasks
+//!
+//! | to | read |
+//! |---|---|
+//! | chat with a model, stop it, send it input, approve its calls | [Stop, steer, approve](control) |
+//! | write tools | [Tools](tools), [Skills](skills), [Images and files](media) |
+//! | get an answer as a Rust type | [Structured output](structured_output) |
+//! | choose a model | [Providers, credentials, dialects](providers) |
+//! | limit tokens, money, time and calls | [Budgets](budgets) |
+//! | continue a conversation that outgrows the context window | [Compaction](compaction) |
+//! | keep a conversation after a crash | [Sessions](sessions) |
+//! | serve a page in a browser | [UI protocols and the hub](front_ends) |
+//! | perform many jobs, or watch many runs | [A worker](worker), [Supervisors](supervisors) |
+//! | run on many machines | [From one process to many machines](many_machines) |
+//! | let agents work together, or hand a conversation over | [Sub-agents](sub_agents) |
+//! | let a run complete only after a check has passed | [Evidence](evidence) |
+//! | run your own code in the loop, or write the loop | [Hooks](hooks), [Your own loop](own_loop) |
+//! | use your own provider, store or policy | [Write your own](extending) |
+//! | test without a key | [Record and replay](replay), and the guide of the crate `turnstream-testing` |
+//! | see what an agent did | [Traces](trace), and the guide of the crate `turnstream-otel` |
+//!
+//! # Reference
+//!
+//! | page | topic |
+//! |---|---|
+//! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
+//! | [The events of a run](events) | every event, in Rust and as JSON |
+//! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
+//! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
+//! | [Performance](performance) | the cost of a token and of a turn |
+//! | [Architecture and glossary](architecture) | five ways through the files, and the crate's words |
 #![cfg_attr(
     not(all(feature = "http", feature = "schemars")),
     allow(rustdoc::broken_intra_doc_links, reason = "pages link to items of other features")

@@ -78,7 +78,8 @@ impl HubBuilder {
 
     /// Sets the maximum number of entries in a run's log. The default is 1,024, and the minimum is
     /// 16. After every `entries / 2` entries, a snapshot is written, and all entries before the
-    /// previous snapshot are removed.
+    /// previous snapshot are removed. A reader that lags by more than half of the capacity may be
+    /// cut off, and gets a snapshot when it reconnects.
     pub fn with_capacity(mut self, entries: usize) -> Self {
         self.0.capacity = entries.max(16);
         self

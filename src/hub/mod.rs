@@ -115,6 +115,20 @@
 //! dropped, the turn that is currently streaming is lost, and the run's readers end with an error.
 //! [`Command::Interrupt`], on the other hand, ends a run and keeps the part of the turn that has
 //! already arrived.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | removed logs whose attempts a [`MemoryLog`] remembers | 1,024 | the attempts of the run are numbered from 1 again |
+//! | commands queued for a run | 1,000 | further commands are rejected, except one more interrupt |
+//! | size of the commands queued for a run | 16 MiB; a single command may be larger | further commands are rejected, except interrupts |
+//! | delay before a run retries an unavailable log | 100 ms, doubled up to 5 s | |
+//! | delay before a session reader retries an unavailable log | 250 ms | |
+//! | how often a session reader checks the store while the log is unavailable | every second | if the session has changed, the reader yields a snapshot |
+//! | time to store partial turns on shutdown, after the limit of [`Hub::shut_down`] | 10 s | the runs are dropped |
 
 pub mod backend;
 mod builder;

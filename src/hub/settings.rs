@@ -23,7 +23,8 @@ pub enum Unattended {
     #[default]
     Continue,
     /// The run is [interrupted](crate::RunHandle::interrupt) once it has had no reader for this
-    /// duration. A run whose stream accepts no commands is dropped rather than interrupted.
+    /// duration. A run whose stream accepts no commands is dropped rather than interrupted. A hub
+    /// counts only its own readers, so a run that is read only on another machine is interrupted.
     InterruptAfter(Duration),
 }
 

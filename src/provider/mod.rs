@@ -38,6 +38,35 @@
 //! ```
 //!
 //! [The guide](crate::guide::providers) lists the features that each wire supports.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | size of a server-sent event | 16 MiB | a `too_large` error |
+//! | size of a JSON line or an event in Amazon's framing | 64 MiB | a `too_large` error |
+//! | JSON values in an event or a line | 1,000,000 | a `too_large` error |
+//! | JSON values in a frame that must be repaired, and in an error's body | 200,000 | the frame is a `protocol` error; the body is ignored |
+//! | total size of a turn's frames that produce no event | 256 MiB | a `too_large` error |
+//! | size of an error response's body | 64 KiB | the rest of the body is ignored |
+//! | bytes of a server's message in an error | 500 | the message is truncated |
+//! | length of a key that is masked in errors and recordings | at least 4 bytes | a shorter key is not masked |
+//! | bytes of a call's id in a request | 64 (Anthropic, Responses), 40 (Chat Completions) | the id is replaced with a shorter one that contains a hash |
+//! | length of a tool's name in a request | 64 bytes | the name is cut off, and a hash is appended |
+//! | open blocks per turn (Anthropic) | 256 | a `too_large` error |
+//! | parts per item (Responses) | 1,024 | a `too_large` error |
+//! | JSON values in a call's streamed arguments (Gemini) | 200,000 | a `too_large` error |
+//! | nesting depth of a call's streamed arguments (Gemini) | 100 levels | a `protocol` error |
+//! | sources of each kind (Gemini) | 64 | further sources are dropped |
+//! | characters of a finish message in an error (Gemini) | 500 | the rest is left out |
+//! | nodes and levels in an output or tool schema that is rewritten | 20,000, 64 | the request fails with an error |
+//! | levels and schemas that are merged into the root of a tool schema | 16, 1,000 | further references and alternatives are left out |
+//! | nesting depth, and JSON values, in a value of [`PartialValues`] | 127 levels, 200,000 | the value grows no further |
+//! | text before a growing answer in [`PartialValues`] | 1,024 bytes | the answer is read only when its turn is complete |
+//!
+//! [`PartialValues`]: crate::partial::PartialValues
 
 mod codec;
 mod wires;

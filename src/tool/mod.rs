@@ -44,6 +44,33 @@
 //! | decide about calls in a hand-written loop | [`ToolPolicy`], [`Permission`] |
 //!
 //! See the [guide](crate::guide::tools) for how calls run.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | nesting depth of recorded evidence, progress and provider data | 64 levels | deeper parts are stored as text |
+//! | length of a search's query | 500 bytes | the call gets a result of kind `invalid_arguments` |
+//! | levels of parameters whose descriptions a search reads | 4 | deeper descriptions are ignored |
+//! | similar names suggested after a call to an unknown tool | 3 | |
+//! | bytes of an unknown tool's name that the result repeats | 200 | the middle is cut out |
+//! | JSON values in a call's arguments | 200,000 | the call gets a result of kind `invalid_arguments`, and the arguments are not parsed |
+//! | JSON values in a typed answer | 200,000 | the answer is not parsed, as if its type did not match |
+//! | size of the error for invalid arguments | 2 KiB | the middle is cut out |
+//! | values in invalid arguments for which every error is looked for (with the feature `validate`) | 1,000 | only the first 16 elements of each list are checked |
+//! | nesting depth of arguments and answers that are adapted to their schema | 128 levels | deeper values are used as the model wrote them |
+//! | steps to adapt arguments or an answer to a schema | 10,000, and 8 for each byte | the JSON is used as the model wrote it |
+//! | tools named when a source's tools change | 20, of 300 bytes each | the remaining tools are only counted |
+//! | entries of a source's catalog in a message, and their size | 100, 32 KiB | the message only says that there are too many to list |
+//! | size of an entry of a source's catalog | 5 KiB | the middle is cut out |
+//! | characters of a skill's description in the list of skills | 1,024 | the rest is replaced with `…` |
+//! | size of a part of a skill's file that is read at once | 48 KiB | the result contains the offset of the rest; a front matter that is longer is an error |
+//! | files listed when a skill is loaded | 100, after at most 1,000 entries of folders | the list ends with `and more` |
+//! | size of a field of the front matter when a skill is loaded | 4 KiB | the middle is cut out |
+//! | skills returned by a search | 10 | further matches are left out |
+//! | length of a search for skills | 500 bytes | the call fails |
 
 mod handler;
 mod settings;

@@ -1,4 +1,4 @@
-//! The defaults in the guide are the actual ones, and each limit in the guide has a test.
+//! The defaults in the guide are the actual ones, and each limit in the docs has a test.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -343,12 +343,19 @@ fn check_limit_tests(root: &Path, guide: &str, list: &str) -> (Vec<String>, Vec<
 fn each_limit_of_the_guide_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut guide = include_str!("../../src/guide/defaults.md").to_owned();
-    // The other crates have the limits on a page of their own.
+    // The limits without a setter are in the docs of their modules, and those of the other crates
+    // on pages of their own.
     for (name, page) in [
+        ("Durable runs", "crates/restate/README.md"),
+        ("Durable runs", "src/durable/mod.rs"),
+        ("Hubs and front ends", "src/hub/mod.rs"),
         ("MCP servers", "crates/mcp/src/guide/mcp.md"),
         ("PostgreSQL", "crates/postgres/src/guide/postgres.md"),
         ("Redis", "crates/redis/src/lib.rs"),
+        ("Runs", "src/agent/mod.rs"),
         ("SQLite", "crates/sqlite/src/guide/sqlite.md"),
+        ("Tools", "src/tool/mod.rs"),
+        ("Wires", "src/provider/mod.rs"),
     ] {
         let page = fs::read_to_string(root.join(page)).unwrap().replace("//! ", "");
         let limits = page.split_once("# Limits\n").unwrap().1;

@@ -20,8 +20,10 @@ pub enum CallDecision {
     Allow,
     /// The call must not run, and the model receives the reason.
     Deny(String),
-    /// The call may run with these arguments, which must be a serialized JSON object. In the
-    /// history, the call keeps the arguments that the model wrote.
+    /// The call may run with these arguments, which must be a serialized JSON object; any other
+    /// text ends the run with the reason `hook_error`. If they do not match the tool's schema, the
+    /// call does not run, and its result says that a rule rewrote the arguments. In the history,
+    /// the call keeps the arguments that the model wrote.
     RewriteArguments(String),
     /// The call awaits approval.
     RequireApproval,

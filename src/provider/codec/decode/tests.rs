@@ -20,10 +20,10 @@ const THOUGHT: &str = "data: {\"choices\":[{\"delta\":{\"reasoning\":\"hm\"}}]}\
 const FINISH: &str = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
 
 #[test]
-fn the_guide_lists_the_limit_on_values() {
+fn the_docs_list_the_limit_on_values() {
     assert_eq!(MAX_FRAME_VALUES, 1_000_000);
     let row = "| JSON values in an event or a line | 1,000,000 |";
-    assert!(include_str!("../../../guide/defaults.md").contains(row));
+    assert!(include_str!("../../mod.rs").contains(row));
 }
 
 #[test]
