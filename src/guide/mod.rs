@@ -36,7 +36,7 @@
 //! | [Every limit, timeout and retry](defaults) | the default values and the settings that change them |
 //! | [The events of a run](events) | every event, in Rust and as JSON |
 //! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
-//! | [Cancellation, floor by floor](cancellation) | what dropping a stream stops, and what is kept |
+//! | [Cancellation](cancellation) | what dropping a stream stops, and what is kept |
 //! | [Performance](performance) | the cost of a token and of a turn |
 //! | [Architecture and glossary](architecture) | five ways through the files, and the crate's words |
 #![cfg_attr(

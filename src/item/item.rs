@@ -59,6 +59,25 @@ fn is_false(mark: &bool) -> bool {
 }
 
 /// The kind of an item, including the item's content.
+///
+/// Later versions may add kinds, so a `match` needs a wildcard arm:
+///
+/// ```
+/// use turnstream::History;
+/// use turnstream::item::ItemKind;
+///
+/// fn print(history: &History) {
+///     for item in history.iter() {
+///         match &item.kind {
+///             ItemKind::User { content } => println!("user: {}", content.text()),
+///             ItemKind::Text { text } => println!("model: {text}"),
+///             ItemKind::ToolCall(call) => println!("call: {} {}", call.name, call.arguments),
+///             ItemKind::ToolResult(result) => println!("result: {}", result.content.text()),
+///             _ => {} // System messages, reasoning, and items of a provider.
+///         }
+///     }
+/// }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]
