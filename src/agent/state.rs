@@ -294,7 +294,7 @@ impl State {
 
     /// Returns whether the model has stopped on its own, either with a turn without calls or with a
     /// [stop action](crate::Tool::stop) beside which no call is pending. The state must include the
-    /// results of the turn's calls.
+    /// results of the turn's calls. The agent's loop then lets the stop hooks decide.
     pub fn has_stopped(&self, decision: &Decision) -> bool {
         match decision {
             Decision::Stop => true,

@@ -188,7 +188,8 @@ impl From<AttemptLost> for Error {
 /// failed attempt was [lost](AttemptLost), if its events cannot currently be written, if another
 /// attempt at the run is still active, or if this program differs from the program that started the
 /// run. All other errors end the run, including the [`Conflict`](ErrorKind::Conflict) error for a
-/// verdict that does not answer an open request.
+/// verdict that does not answer an open request. An engine should start another attempt if this
+/// function returns `true`, and otherwise report the error as the run's.
 pub fn is_attempt_lost(error: &Error) -> bool {
     error.find_source::<AttemptLost>().is_some()
         || error.kind() == ErrorKind::ReplayMismatch

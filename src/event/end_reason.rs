@@ -142,7 +142,9 @@ impl EndReason {
         }
     }
 
-    /// Returns whether a run with this end reason ended before the model finished its work.
+    /// Returns whether a run with this end reason ended before the model finished its work. To
+    /// check a run, read [`Outcome::partial`](crate::Outcome::partial) instead, which is also
+    /// `true` for a completed run whose stop reason is unknown.
     pub fn is_partial(self) -> bool {
         match self {
             // Stop hooks are called only once the model has stopped on its own.

@@ -290,7 +290,8 @@ impl Event {
     }
 
     /// Returns whether the event replaces items in the history. A `rewritten` event that only
-    /// reports the tokens used by a failed compaction does not replace any items.
+    /// reports the tokens used by a failed compaction does not replace any items. After a
+    /// replacement, positions in the history that a reader has kept may be wrong.
     pub fn is_rewrite(&self) -> bool {
         matches!(self, Self::Rewritten { from, to, items, .. } if from < to || !items.is_empty())
     }

@@ -103,7 +103,8 @@ impl Retries {
         self.is_new_connection_required
     }
 
-    /// Returns whether a request that failed with this error may be sent again.
+    /// Returns whether a request that failed with this error may be sent again. If this method
+    /// returns `false`, a provider that retries must return the error.
     pub fn can_retry(&self, error: &Error) -> bool {
         match &self.handled_errors {
             HandledErrors::None => true,

@@ -207,7 +207,8 @@ impl Session {
         self.lock_cache().version
     }
 
-    /// Returns whether the session is idle, pending or unfinished. While a run is active, this
+    /// Returns whether the session is idle, pending or unfinished. Continue an idle session with
+    /// [`run`](Self::run), and any other with [`resume`](Self::resume). While a run is active, this
     /// method returns the state that the session would have if the run were dropped now.
     pub fn state(&self) -> SessionState {
         self.lock_cache().fold.session_state()

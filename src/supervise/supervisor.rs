@@ -159,7 +159,8 @@ impl<K: Hash + Eq + Clone> Supervisor<K> {
         self.shared.with(|state| state.keys.len())
     }
 
-    /// Returns whether no run is supervised.
+    /// Returns whether no run is supervised. The stream of such a supervisor ends, unless a
+    /// [`SupervisorHandle`] exists, which could insert a run.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -233,8 +233,8 @@ impl Tool {
         args_schema::unchecked_keywords(&self.spec().parameters.to_value())
     }
 
-    /// Returns whether the model is expected to call the tool repeatedly; see
-    /// [`pollable`](Self::pollable).
+    /// Returns whether the model is expected to call the tool repeatedly. Repeated calls with the
+    /// same result then do not end a run; see [`pollable`](Self::pollable).
     pub fn is_pollable(&self) -> bool {
         self.settings.has_flag(ToolFlag::Pollable)
     }
@@ -245,13 +245,14 @@ impl Tool {
         self.settings.has_flag(ToolFlag::Idempotent)
     }
 
-    /// Returns whether the tool runs agents when it is called; see
-    /// [`running_sub_agents`](Self::running_sub_agents).
+    /// Returns whether the tool runs agents when it is called. Its calls take no slot of a pool;
+    /// see [`running_sub_agents`](Self::running_sub_agents).
     pub fn runs_sub_agents(&self) -> bool {
         self.settings.has_flag(ToolFlag::RunsSubAgents)
     }
 
-    /// Returns whether each call to the tool runs alone; see [`exclusive`](Self::exclusive).
+    /// Returns whether each call to the tool runs alone, after earlier calls of its turn and before
+    /// later ones; see [`exclusive`](Self::exclusive).
     pub fn is_exclusive(&self) -> bool {
         self.settings.has_flag(ToolFlag::Exclusive)
     }
@@ -262,17 +263,20 @@ impl Tool {
         self.settings.timeout
     }
 
-    /// Returns whether each call to the tool requires an approval.
+    /// Returns whether each call to the tool requires an approval, without which it does not run;
+    /// see [`requires_approval`](Self::requires_approval).
     pub fn is_approval_required(&self) -> bool {
         self.settings.has_flag(ToolFlag::RequiresApproval)
     }
 
-    /// Returns whether the tool can be called in a dry run.
+    /// Returns whether the tool can be called in a dry run. A call to any other tool is then only
+    /// described; see [`with_dry_run_support`](Self::with_dry_run_support).
     pub fn supports_dry_run(&self) -> bool {
         self.settings.has_flag(ToolFlag::SupportsDryRun)
     }
 
-    /// Returns whether the tool runs outside the toolkit; see [`external`](Self::external).
+    /// Returns whether the tool runs outside the toolkit. Its calls stay pending until the program
+    /// passes their results; see [`external`](Self::external).
     pub fn is_external(&self) -> bool {
         self.settings.has_flag(ToolFlag::External)
     }

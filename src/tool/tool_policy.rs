@@ -336,7 +336,8 @@ impl Verdict {
         Self::Deny(why.into())
     }
 
-    /// Returns whether the verdict lets the call run.
+    /// Returns whether the verdict lets the call run. With any other verdict, the tool is not
+    /// called.
     pub fn is_approval(&self) -> bool {
         match self {
             Self::Approve | Self::ApproveAlways(_) => true,

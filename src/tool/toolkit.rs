@@ -345,7 +345,8 @@ impl Toolkit {
         self.first_call_only
     }
 
-    /// Returns whether calls are dry runs, which do not change anything.
+    /// Returns whether calls are dry runs, which do not change anything. In a dry run, only tools
+    /// that [support dry runs](Tool::with_dry_run_support) are called.
     pub fn is_dry_run(&self) -> bool {
         self.is_dry_run
     }

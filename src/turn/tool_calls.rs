@@ -62,7 +62,8 @@ impl<'a> Calls<'a> {
         self.iter().count()
     }
 
-    /// Returns whether the turn contains no calls.
+    /// Returns whether the turn contains no calls. After such a turn, a hand-written loop usually
+    /// ends.
     pub fn is_empty(&self) -> bool {
         self.iter().next().is_none()
     }

@@ -492,7 +492,8 @@ impl Pool {
         self.with_state(|shared| shared.tokens_per_response)
     }
 
-    /// Returns whether all of the pool's tokens or all of its money have been used.
+    /// Returns whether all of the pool's tokens or all of its money have been used. A run that
+    /// shares an exhausted pool ends before its next request, with the reason `budget`.
     pub fn is_exhausted(&self) -> bool {
         self.exceeded_limit(0).is_some()
     }

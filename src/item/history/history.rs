@@ -263,7 +263,8 @@ impl History {
         self.restore_open_call_data(nested, requests);
     }
 
-    /// Returns whether the history contains, or ever contained, a call with this id.
+    /// Returns whether the history contains, or ever contained, a call with this id. A new call
+    /// with such an id does not run.
     pub fn has_used_call_id(&self, call_id: &str) -> bool {
         self.index.call_ids.used_ids.may_contain(call_id)
             && self.used_call_ids().any(|held| held == call_id)
@@ -299,7 +300,8 @@ impl History {
 
     /// Returns whether the history can be sent to a provider unchanged. In a settled history, each
     /// tool call has exactly one result, which directly follows the call's turn. Each result
-    /// belongs to a call, and no call belongs to an unfinished turn.
+    /// belongs to a call, and no call belongs to an unfinished turn. Any other history must be
+    /// [settled](Self::settled) before it is encoded.
     pub fn is_settled(&self) -> bool {
         self.settle_state().is_settled()
     }

@@ -100,7 +100,7 @@ impl LockFile {
     }
 
     /// Returns whether the locked file is still the file at `path`. If this method returns `false`,
-    /// another process may have locked the file that is now at `path`.
+    /// another process may have locked the file that is now at `path`, and the lease is lost.
     pub fn is_at(&self, path: &Path) -> bool {
         self.path == path && is_at_path(&self.lock_file(), path)
     }

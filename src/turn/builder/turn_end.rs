@@ -40,7 +40,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Returns whether a terminal marker is set.
+    /// Returns whether a terminal marker is set. If a response ends without one, the turn is
+    /// incomplete.
     pub fn is_stopped(&self) -> bool {
         self.stop_reason.is_some()
     }
