@@ -82,13 +82,8 @@ impl ToolPolicy for RunPolicy {
         }
         let (hooks, state, call) = (hooks.clone(), self.state.clone(), call.clone());
         async move {
-            Ok(match hooks.before_tool(&state, &call).await? {
-                CombinedDecision::Deny { reason: why } => {
-                    Permission { decision: PermissionDecision::Deny(why), arguments: None }
-                }
-                CombinedDecision::RequireApproval { .. } | CombinedDecision::Allow { .. }
-                    if let Some(reason) = held =>
-                {
+            let decided = match hooks.before_tool(&state, &call).await? {
+                CombinedDecision::Deny { reason } => {
                     Permission { decision: PermissionDecision::Deny(reason), arguments: None }
                 }
                 CombinedDecision::RequireApproval { arguments } => {
@@ -97,6 +92,13 @@ impl ToolPolicy for RunPolicy {
                 CombinedDecision::Allow { arguments } => {
                     Permission { decision: otherwise, arguments }
                 }
+            };
+            // A hook's reason for a refusal is more precise.
+            Ok(match (held, &decided.decision) {
+                (Some(reason), decision) if !matches!(decision, PermissionDecision::Deny(_)) => {
+                    Permission { decision: PermissionDecision::Deny(reason), arguments: None }
+                }
+                _ => decided,
             })
         }
         .boxed()

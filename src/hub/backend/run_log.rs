@@ -273,13 +273,13 @@ impl LogReader {
                 Poll::Ready(Some(Ok(entry.clone())))
             }
             None if has_ended => Poll::Ready(None),
-            None if let Some(error) = state.closed.as_ref().or(state.outage.as_ref()) => {
-                Poll::Ready(Some(Err(error.clone())))
-            }
-            None => {
-                place.waker = Some(cx.waker().clone());
-                Poll::Pending
-            }
+            None => match state.closed.as_ref().or(state.outage.as_ref()) {
+                Some(error) => Poll::Ready(Some(Err(error.clone()))),
+                None => {
+                    place.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            },
         }
     }
 }

@@ -59,16 +59,17 @@ const MESSAGE_FIELDS: [&str; 8] =
 impl ErrorBody {
     /// Reads the body of an error response, or an error in a stream.
     pub(super) fn from_body(body: &str) -> Self {
-        match (Self::from_json(body), body.trim_start().chars().next()) {
-            (Some(parsed), _) => parsed,
-            (None, _) if let Some(data) = sse_error_data(body) => match Self::from_json(&data) {
-                Some(parsed) => parsed,
-                None => Self::from_text(&data),
-            },
+        if let Some(parsed) = Self::from_json(body) {
+            return parsed;
+        }
+        if let Some(data) = sse_error_data(body) {
+            return Self::from_json(&data).unwrap_or_else(|| Self::from_text(&data));
+        }
+        match body.trim_start().chars().next() {
             // A proxy's HTML page contains no information about the server that failed, and
             // truncated JSON is not a readable message.
-            (None, None | Some('<' | '{' | '[')) => Self::default(),
-            (None, Some(_)) => Self::from_text(body),
+            None | Some('<' | '{' | '[') => Self::default(),
+            Some(_) => Self::from_text(body),
         }
     }
 

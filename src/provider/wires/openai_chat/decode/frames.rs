@@ -343,21 +343,24 @@ impl<'de: 'a, 'a> FromAny<'de> for Delta<'a> {
                 "content" => delta.content = object.next_value()?,
                 "tool_calls" => delta.tool_calls = object.next_value()?,
                 "refusal" => delta.refusal = object.next_value()?,
-                name if let Some(at) = REASONING_FIELDS.iter().position(|known| *known == name) => {
-                    let thought: LenientStr<'a> = object.next_value()?;
-                    if at < rank && thought.non_empty().is_some() {
-                        (delta.reasoning, rank) = (thought, at);
+                name => {
+                    let reasoning = REASONING_FIELDS.iter().position(|known| *known == name);
+                    match (reasoning, RareFields::accessor_for(name)) {
+                        (Some(at), _) => {
+                            let thought: LenientStr<'a> = object.next_value()?;
+                            if at < rank && thought.non_empty().is_some() {
+                                (delta.reasoning, rank) = (thought, at);
+                            }
+                        }
+                        (None, Some(field)) => {
+                            let raw: &'a RawValue = object.next_value()?;
+                            if raw.get() != "null" {
+                                *field(delta.rare.get_or_insert_default()) = Some(raw);
+                            }
+                        }
+                        (None, None) => drop(object.next_value::<IgnoredAny>()?),
                     }
                 }
-                name => match RareFields::accessor_for(name) {
-                    Some(field) => {
-                        let raw: &'a RawValue = object.next_value()?;
-                        if raw.get() != "null" {
-                            *field(delta.rare.get_or_insert_default()) = Some(raw);
-                        }
-                    }
-                    None => drop(object.next_value::<IgnoredAny>()?),
-                },
             }
         }
         Ok(delta)
