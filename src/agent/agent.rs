@@ -12,7 +12,8 @@ use crate::agent::run::checked_input::check_input;
 use crate::agent::run::run::RunArgs;
 use crate::agent::settings::{AgentSettings, CompactorSetting, WorldFactory, offered_tools};
 use crate::agent::{
-    Budget, Input, Limits, ResumeVerdicts, Run, RunContext, RunStart, State, loop_body, subagent,
+    Budget, Input, Limits, ResumeVerdicts, Run, RunContext, RunObserver, RunStart, State,
+    loop_body, subagent,
 };
 use crate::context::{Ageing, Compactor, Window};
 use crate::env::Ids;
@@ -1026,6 +1027,13 @@ impl Agent {
         })
     }
 
+    /// Sets the observer of this agent's runs, which replaces the observer that is set. By default,
+    /// runs are not observed, unless a hub [observes](crate::hub::HubBuilder::with_run_observer)
+    /// them. The observer is also asked about the runs in which this agent is a sub-agent.
+    pub fn with_run_observer(self, observer: impl RunObserver + 'static) -> Self {
+        self.update_settings(|it| it.observer = Some(Arc::new(observer)))
+    }
+
     /// Returns a history with the same items and a new id.
     pub(crate) fn fork_history(&self, history: &History) -> History {
         history.fork(&*self.0.ids)
@@ -1054,10 +1062,12 @@ impl Agent {
     }
 
     /// Returns a copy of the agent whose runs have no side effects. The copy's runs call no hooks
-    /// except the evidence policy, ignore time limits, and charge nothing to a pool.
+    /// except the evidence policy, are not observed, ignore time limits, and charge nothing to a
+    /// pool.
     pub(crate) fn without_side_effects(&self) -> Self {
         self.clone().update_settings(|it| {
             it.hooks = it.hooks.evidence_policy_only();
+            it.observer = None;
             it.limits.budget = it.limits.budget.clone().into_offline();
         })
     }

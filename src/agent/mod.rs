@@ -9,6 +9,7 @@
 //! | run your own code at fixed points of the loop | [`hook`] |
 //! | require proof that the work was done | [`evidence`] |
 //! | detect runs that go wrong | [`detect`] |
+//! | observe every run, for example for telemetry | [`RunObserver`] |
 //! | replace the loop's body | [`Agent::run_with_body`], [`loop_body`], [`RunContext`], [`State`] |
 //!
 //! # How the loop is built
@@ -87,7 +88,9 @@ pub(crate) use run::handle::forward_handle_methods;
 pub(crate) use run::handle::shorten_interrupt_reason;
 pub use run::handle::{InputReceipt, RunHandle};
 pub use run::input::Input;
+pub(crate) use run::observation::ObservedEvents;
 pub use run::run::Run;
 pub use run::run_context::RunContext;
+pub use run::run_observer::{EventObserver, ObservedRun, RunObserver};
 pub use run::run_start::RunStart;
 pub use state::{Approvals, EvidenceState, ModelSelection, RunCounts, State, StateFields, Streaks};

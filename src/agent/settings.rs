@@ -6,7 +6,7 @@ use crate::agent::grant_predicates::GrantPredicates;
 use crate::agent::hook::Hooks;
 use crate::agent::sources::tool_sources::ToolSources;
 use crate::agent::validators::Validators;
-use crate::agent::{Budget, Limits, RunStart};
+use crate::agent::{Budget, Limits, RunObserver, RunStart};
 use crate::context::{Ageing, Compactor, Window};
 use crate::env::{Ids, SystemIds};
 use crate::item::History;
@@ -32,6 +32,7 @@ pub(crate) struct AgentSettings {
     pub(super) validators: Validators,
     pub(super) context: ContextSettings,
     pub(super) hooks: Hooks,
+    pub(super) observer: Option<Arc<dyn RunObserver>>,
     pub(super) ids: Arc<dyn Ids>,
     pub(super) world: WorldFactory,
 }
@@ -112,6 +113,7 @@ impl AgentSettings {
                 window: None,
             },
             hooks: Hooks::new(),
+            observer: None,
             ids: Arc::new(SystemIds),
             world: Arc::new(|_, _| Arc::new(LiveWorld)),
         }

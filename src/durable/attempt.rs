@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures::future::FutureExt;
 
-use crate::agent::{Agent, Input};
+use crate::agent::{Agent, Input, RunObserver};
 use crate::durable::bridge::Bridge;
 use crate::durable::driver::{Driver, RunStage};
 use crate::durable::engine::{Engine, is_attempt_lost};
@@ -167,7 +167,8 @@ impl Attempt {
     /// its calls exceed 8 MiB.
     pub async fn drive(self, engine: &mut dyn Engine) -> Result<Outcome, Error> {
         let Self { agent, session, entries, start, data, grants, ids, hub, observer } = self;
-        let extras = RunExtras { data, grants };
+        let run_observer = hub.as_ref().and_then(|(hub, _)| hub.run_observer());
+        let extras = RunExtras { data, grants, observer: run_observer };
         let hub = hub.map(|(hub, run_id)| (hub, session.clone(), run_id));
         let bridge = Arc::new(Bridge::new(ids.next_id(), agent.toolkit().clone()));
         let world = JournaledWorld(Arc::clone(&bridge));
@@ -198,6 +199,8 @@ impl Attempt {
 struct RunExtras {
     data: RunData,
     grants: Vec<Grant>,
+    /// The observer of the hub in which the run is visible.
+    observer: Option<Arc<dyn RunObserver>>,
 }
 
 /// Opens the session and creates its run.
@@ -206,13 +209,16 @@ async fn open_run(
     session: String,
     agent: Agent,
     start: Start,
-    RunExtras { data, grants }: RunExtras,
+    RunExtras { data, grants, observer }: RunExtras,
 ) -> Result<(Session, SessionRun), Error> {
     let session = Session::open(store, session).await?;
     let run = match start {
         Start::Input(input) => session.run(&agent, input).await?,
         Start::Verdicts(verdicts) => session.resume(&agent, verdicts).await?,
     };
+    if let Some(observer) = observer {
+        run.internal_handle().set_default_observer(&observer);
+    }
     Ok((session, run.with_data(data).with_grants(grants)))
 }
 

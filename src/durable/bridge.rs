@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
 use crate::durable::step_record::{
-    BegunCall, BegunCalls, DrawnValue, EndedEarly, StepRecord, StepResult,
+    BegunCall, BegunCalls, DrawnValue, EndedEarly, RecordedTraceContext, StepRecord, StepResult,
 };
 use crate::error::{Error, ErrorKind};
 use crate::event::{Event, ToolEvent};
@@ -15,6 +15,7 @@ use crate::item::{
     INTERRUPTED_MID_EXECUTION, PendingCall, RawJson, ResultKind, ToolCall, ToolResult,
 };
 use crate::lock::lock_ignoring_poison;
+use crate::propagation::TraceContext;
 use crate::session::Session;
 use crate::tool::{AdmittedCall, CallsBegin, Tool, Toolkit, Verdict};
 use crate::world::{EffectKey, EffectKind, LoopControl, LoopEnd};
@@ -41,6 +42,9 @@ pub(super) struct BridgeState {
     pub(super) verdicts: Vec<(PendingCall, Verdict)>,
     /// `None` until the run has been created.
     pub(super) session: Option<Session>,
+    /// Whether the run has only repeated recorded steps so far, of which there is at least one.
+    is_repeating: bool,
+    first_trace_context: FirstTraceContext,
     /// The wakers of the attempt, and of the effects and calls that wait for another state.
     wakers: Vec<Waker>,
 }
@@ -87,6 +91,16 @@ struct Effect {
 struct Replay {
     record: StepRecord,
     drawn: usize,
+}
+
+/// The trace context of the span with which the run began.
+#[derive(Default)]
+enum FirstTraceContext {
+    #[default]
+    Unknown,
+    /// The next step that is recorded contains the context.
+    Unrecorded(TraceContext),
+    Recorded(TraceContext),
 }
 
 /// The run's progress with the result of the previous step.
@@ -154,7 +168,8 @@ impl BridgeState {
                 self.set(Step::Performing { draws: Vec::new(), effect });
             }
             Step::Performed { draws, effect, result } => {
-                let record = StepRecord::new(draws, effect.key.clone(), result);
+                let record = StepRecord::new(draws, effect.key.clone(), result)
+                    .with_trace_context(self.take_unrecorded_context().as_ref());
                 self.step = Step::Recording { effect };
                 match record.to_json().or_else(|error| record.too_large(error)?.to_json()) {
                     Ok(json) => return Poll::Ready(json),
@@ -176,6 +191,10 @@ impl BridgeState {
     pub(super) fn accept(&mut self, json: &RawJson) -> Result<StepResult, Error> {
         let record = StepRecord::parse(json)?;
         let Step::Undecided { calls } = &mut self.step else { return Ok(record.result) };
+        self.is_repeating = true;
+        if let Some(context) = record.trace_context.as_ref().and_then(RecordedTraceContext::parse) {
+            self.first_trace_context = FirstTraceContext::Recorded(context);
+        }
         let (result, calls) = (record.result.clone(), calls.take());
         let replay = Replay { record, drawn: 0 };
         // Calls that have been allowed to start have already requested this effect.
@@ -320,6 +339,7 @@ impl BridgeState {
         let new_effect = || Effect { version, ..Effect::default() };
         match &mut self.step {
             Step::Performing { effect, .. } => {
+                self.is_repeating = false;
                 effect.get_or_insert_with(new_effect).key = Some(key.clone());
                 Poll::Ready(EffectEntry::Perform)
             }
@@ -353,6 +373,7 @@ impl BridgeState {
     pub(super) fn complete(&mut self, result: StepResult) {
         let version = self.session_version();
         if let Step::Performing { draws, effect } = &mut self.step {
+            self.is_repeating = false;
             let mut effect = effect.take().unwrap_or(Effect { version, ..Effect::default() });
             effect.version_after_calls = version;
             let draws = mem::take(draws);
@@ -394,8 +415,39 @@ impl BridgeState {
         }
     }
 
+    /// Returns whether the run has only repeated recorded steps so far.
+    pub(super) fn is_repeating(&self) -> bool {
+        self.is_repeating
+    }
+
+    /// Returns the trace context of the span with which the run began, if it was recorded.
+    pub(super) fn first_trace_context(&self) -> Option<TraceContext> {
+        match &self.first_trace_context {
+            FirstTraceContext::Recorded(context) => Some(context.clone()),
+            FirstTraceContext::Unknown | FirstTraceContext::Unrecorded(_) => None,
+        }
+    }
+
+    /// Records the trace context of the span with which the run began, together with the next step.
+    pub(super) fn set_first_trace_context(&mut self, context: &TraceContext) {
+        if let FirstTraceContext::Unknown = self.first_trace_context {
+            self.first_trace_context = FirstTraceContext::Unrecorded(context.clone());
+        }
+    }
+
+    fn take_unrecorded_context(&mut self) -> Option<TraceContext> {
+        let FirstTraceContext::Unrecorded(context) = &self.first_trace_context else { return None };
+        let context = context.clone();
+        self.first_trace_context = FirstTraceContext::Recorded(context.clone());
+        Some(context)
+    }
+
     /// Observes an event that the run yields.
     pub(super) fn observe(&mut self, event: &Event) {
+        if let (Event::TurnStarted { .. }, Step::Performing { .. }) = (event, &self.step) {
+            // The request of this turn is the effect of a step that is not recorded.
+            self.is_repeating = false;
+        }
         if let PreviousResult::Repeating = self.previous {
             if event.turn_complete().is_none() {
                 return;

@@ -15,6 +15,7 @@ use crate::durable::step_record::{AwaitedVerdicts, StepResult};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{PendingCall, ToolCall, ToolResult};
+use crate::propagation::TraceContext;
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::tool::{AdmittedCall, CallJournal, CallsBegin, Tool, ToolRun, Verdict};
@@ -99,6 +100,18 @@ impl World for JournaledWorld {
 
     fn observe(&self, event: &Event) {
         self.0.with(|it| it.observe(event));
+    }
+
+    fn is_repeating(&self) -> bool {
+        self.0.with(|it| it.is_repeating())
+    }
+
+    fn first_trace_context(&self) -> Option<TraceContext> {
+        self.0.with(|it| it.first_trace_context())
+    }
+
+    fn record_trace_context(&self, context: &TraceContext) {
+        self.0.with(|it| it.set_first_trace_context(context));
     }
 
     fn loop_control(&self) -> LoopControl {

@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::item::{PendingCall, RawJson};
+use crate::propagation::TraceContext;
 use crate::tool::{AdmittedCall, SavedCalls, Tool};
 use crate::world::{EffectKey, EffectKind, LoopEnd, SavedTurn, TimeLimitReached};
 
@@ -33,6 +34,10 @@ pub(super) struct StepRecord {
     v: u32,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(super) drawn_values: Vec<DrawnValue>,
+    /// The trace context of the span with which the run began, in the first step that was performed
+    /// while the run was observed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) trace_context: Option<RecordedTraceContext>,
     /// The key of the effect. `None` if the run ended before it requested an effect.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) key: Option<EffectKey>,
@@ -44,6 +49,14 @@ pub(super) struct StepRecord {
 pub(super) struct DrawnValue {
     pub(super) kind: EffectKind,
     pub(super) value: RawJson,
+}
+
+/// The values of the headers of a trace context.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct RecordedTraceContext {
+    traceparent: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    tracestate: Option<String>,
 }
 
 /// The result of an effect.
@@ -143,7 +156,11 @@ impl StepRecord {
         key: Option<EffectKey>,
         result: StepResult,
     ) -> Self {
-        Self { v: VERSION, drawn_values, key, result }
+        Self { v: VERSION, drawn_values, trace_context: None, key, result }
+    }
+
+    pub(super) fn with_trace_context(self, context: Option<&TraceContext>) -> Self {
+        Self { trace_context: context.map(RecordedTraceContext::from), ..self }
     }
 
     /// Returns a copy of the record in which the error replaces the result. Call this method if the
@@ -224,6 +241,22 @@ fn ensure_size(what: &str, bytes: usize, max: usize) -> Result<(), Error> {
     }
     let message = format!("{what} {bytes} bytes, at most {max} are stored");
     Err(Error::new(ErrorKind::TooLarge, message))
+}
+
+impl From<&TraceContext> for RecordedTraceContext {
+    fn from(context: &TraceContext) -> Self {
+        Self {
+            traceparent: context.traceparent().to_owned(),
+            tracestate: context.tracestate().map(str::to_owned),
+        }
+    }
+}
+
+impl RecordedTraceContext {
+    /// Returns the context, or `None` if the values are invalid.
+    pub(super) fn parse(&self) -> Option<TraceContext> {
+        TraceContext::parse(&self.traceparent, self.tracestate.as_deref())
+    }
 }
 
 impl BegunCall {
@@ -339,9 +372,16 @@ mod tests {
             let key = EffectKey { run: "h#1".into(), iteration: 1, kind, name: name.into(), nth };
             let value = json!({ "has_steering": true }).into();
             let drawn_values = vec![DrawnValue { kind: EffectKind::Facts, value }];
-            StepRecord::new(drawn_values, Some(key), result)
+            // The first step of an observed run.
+            let context = (nth == 1).then(trace_context);
+            StepRecord::new(drawn_values, Some(key), result).with_trace_context(context.as_ref())
         };
         (1..).zip(results).map(record).collect()
+    }
+
+    fn trace_context() -> TraceContext {
+        let value = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+        TraceContext::parse(value, Some("vendor=1")).unwrap()
     }
 
     /// The stored form of [`records`].
@@ -362,9 +402,12 @@ mod tests {
 
     #[test]
     fn stored_steps_are_read() {
+        let mut contexts = Vec::new();
         for line in STORED.lines() {
             let record = StepRecord::parse(&RawJson::parse(line).unwrap()).unwrap();
             assert_eq!(record.to_json().unwrap().as_str(), line);
+            contexts.extend(record.trace_context.and_then(|context| context.parse()));
         }
+        assert_eq!(contexts, [trace_context()]);
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use crate::agent::RunObserver;
 use crate::env::{Ids, SystemIds};
 use crate::hub::inbox::command_inbox::CommandInbox;
 use crate::hub::inbox::memory_inbox::MemoryInbox;
@@ -42,6 +43,7 @@ pub(super) struct HubSettings {
     pub(super) log_outage: LogOutage,
     pub(super) keep_ended: Duration,
     pub(super) blocking_tools: Option<BlockingToolWarning>,
+    pub(super) run_observer: Option<Arc<dyn RunObserver>>,
 }
 
 impl Default for HubBuilder {
@@ -55,6 +57,7 @@ impl Default for HubBuilder {
             log_outage: LogOutage::Continue,
             keep_ended: Duration::from_mins(1),
             blocking_tools: None,
+            run_observer: None,
         })
     }
 }
@@ -119,6 +122,15 @@ impl HubBuilder {
         warn: impl Fn(BlockingTool) + Send + Sync + 'static,
     ) -> Self {
         self.0.blocking_tools = Some(BlockingToolWarning { limit, warn: Arc::new(warn) });
+        self
+    }
+
+    /// Sets the observer of this hub's runs, however many readers they have. A run whose agent has
+    /// an [observer](crate::Agent::with_run_observer) of its own is observed by that one only. For a
+    /// [durable](crate::durable) run that is visible in this hub, the observer learns which events
+    /// repeat recorded steps.
+    pub fn with_run_observer(mut self, observer: impl RunObserver + 'static) -> Self {
+        self.0.run_observer = Some(Arc::new(observer));
         self
     }
 

@@ -10,7 +10,7 @@ use futures::stream::{BoxStream, StreamExt};
 use tokio::runtime::Handle;
 use tokio::time::Instant;
 
-use crate::agent::InputReceipt;
+use crate::agent::{InputReceipt, RunObserver};
 use crate::env::Deadline;
 use crate::error::Error;
 #[cfg(doc)]
@@ -343,6 +343,11 @@ impl Hub {
         }
     }
 
+    /// Returns the observer of this hub's runs.
+    pub(crate) fn run_observer(&self) -> Option<Arc<dyn RunObserver>> {
+        self.0.settings.run_observer.clone()
+    }
+
     fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
         self.0.settings.log.directory()
     }
@@ -418,9 +423,10 @@ impl Reservation {
     ///
     /// Panics if called outside of a tokio runtime.
     pub async fn start(mut self, run: impl Into<RunSource>) -> Result<RunOwner, Error> {
-        let RunSource { events, start, starts_at, handle, run_id, attempt } = run.into();
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
+        let run = run.into().observed_by(settings.run_observer.as_ref());
+        let RunSource { events, start, starts_at, handle, run_id, attempt } = run;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);

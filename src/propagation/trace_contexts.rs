@@ -33,6 +33,8 @@ pub struct TraceContexts(Arc<Mutex<Operation>>);
 
 #[derive(Debug, Default)]
 struct Operation {
+    /// Whether this is a call, rather than a run that the program has started.
+    is_call: bool,
     /// The context of the run or the call.
     current: Option<TraceContext>,
     /// The context of the request that is in progress.
@@ -102,10 +104,16 @@ impl TraceContexts {
         if let Some((_, call)) = operation.calls.iter().find(|(id, _)| id == call_id) {
             return call.clone();
         }
-        let call = Self::default();
-        call.lock().current.clone_from(&operation.current);
+        let current = operation.current.clone();
+        let call = Operation { is_call: true, current, ..Operation::default() };
+        let call = Self(Arc::new(Mutex::new(call)));
         operation.calls.push((call_id.to_owned(), call.clone()));
         call
+    }
+
+    /// Returns whether this set belongs to a call, and was not [created](Self::new) for a run.
+    pub fn is_of_call(&self) -> bool {
+        self.lock().is_call
     }
 
     /// Removes a call that has ended.

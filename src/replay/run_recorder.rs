@@ -10,6 +10,7 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
+use crate::propagation::TraceContext;
 use crate::replay::effect_counter::EffectCounter;
 use crate::replay::recorded_request::RecordedRequest;
 use crate::replay::recorder::Recorder;
@@ -132,6 +133,18 @@ impl World for RunRecorder {
     fn observe(&self, event: &Event) {
         self.world.observe(event);
         self.log.write_event(event);
+    }
+
+    fn is_repeating(&self) -> bool {
+        self.world.is_repeating()
+    }
+
+    fn first_trace_context(&self) -> Option<TraceContext> {
+        self.world.first_trace_context()
+    }
+
+    fn record_trace_context(&self, context: &TraceContext) {
+        self.world.record_trace_context(context);
     }
 
     fn loop_control(&self) -> LoopControl {

@@ -17,6 +17,7 @@
 //! | recorded value | [`draw`](World::draw) | a value available without waiting, such as an id or a reached limit |
 //! | control | [`loop_control`](World::loop_control) | whether the loop may, must not or must end now |
 //! | notice | [`observe`](World::observe), [`on_end`](World::on_end) | a yielded event; an early end of the loop |
+//! | telemetry | [`is_repeating`](World::is_repeating), [`first_trace_context`](World::first_trace_context), [`record_trace_context`](World::record_trace_context) | whether an event is new; the span with which the run began |
 //!
 //! # The contract
 //!
@@ -73,6 +74,7 @@ pub use saved_turn::SavedTurn;
 use crate::error::Error;
 use crate::event::{BudgetExceeded, Event};
 use crate::item::PendingCall;
+use crate::propagation::TraceContext;
 use crate::request::Request;
 use crate::stream::TurnStream;
 use crate::tool::{ToolRun, Verdict};
@@ -204,6 +206,20 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Observes the end of the loop. This method is called if the loop was ended from outside or
     /// failed with an error.
     fn on_end(&self, _ending: &LoopEnd) {}
+
+    /// Returns whether the event that the run yields next, or that was just observed, repeats a step
+    /// that an earlier attempt has recorded.
+    fn is_repeating(&self) -> bool {
+        false
+    }
+
+    /// Returns the trace context that an earlier attempt has [recorded](Self::record_trace_context).
+    fn first_trace_context(&self) -> Option<TraceContext> {
+        None
+    }
+
+    /// Records the trace context of the span with which the run began, unless one is recorded.
+    fn record_trace_context(&self, _context: &TraceContext) {}
 
     /// Called when the run is dropped.
     fn on_drop(&self) {}

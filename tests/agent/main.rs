@@ -16,6 +16,7 @@
 //! | `interrupt_reasons` | the reason for an interrupt, as the outcome, the model, a session and a replay read it |
 //! | `long_polls` | tools that block their thread are reported |
 //! | `large_turns` | the byte limit of a turn applies to every provider |
+//! | `run_observers` | observers of all runs of an agent or of a hub |
 //! | `observers` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
 //! | `sub_agents` | how deep sub-agents run inside one another |
 //! | `suspended_sub_agents` | calls of sub-agents that wait suspend the run, and continue with it |
@@ -79,6 +80,7 @@ mod repeated_calls;
 mod replay;
 mod retries;
 mod run_data;
+mod run_observers;
 mod stop_action;
 mod structured_output;
 mod sub_agents;

@@ -4,11 +4,11 @@ use std::any::Any;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 
-use crate::agent::Input;
 use crate::agent::run::control::RefusedInput;
 use crate::agent::run::control::{
     Control, DeliveryPoint, RevocationError, SubAgentRun, VerdictRejection,
 };
+use crate::agent::{Input, RunObserver};
 use crate::env::Ids;
 use crate::error::{Error, ErrorKind};
 use crate::event::UndeliveredInput;
@@ -97,6 +97,11 @@ impl RunHandle {
         let (control, ids) = (Arc::clone(control), Arc::clone(ids));
         self.control
             .attach_sub_agent(call_id, SubAgentRun { control, journal: journal.clone(), ids });
+    }
+
+    /// Sets the observer of a run that has not been polled, unless its agent has set one.
+    pub(crate) fn set_default_observer(&self, observer: &Arc<dyn RunObserver>) {
+        self.control.observer.set_if_unset(observer);
     }
 
     /// Records that, from now on, verdicts can come only from handles.

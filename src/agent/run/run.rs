@@ -14,6 +14,7 @@ use crate::agent::phase::review_stop::{completion_evidence, unproven_reason};
 use crate::agent::run::checked_input::{check_input, must_be_checked};
 use crate::agent::run::deadline::{DeadlineEvent, RunDeadline};
 use crate::agent::run::handle::forward_handle_methods;
+use crate::agent::run::observation::{Observation, ObservedParts, RunOrigin};
 use crate::agent::run::run_policy::redacted_report;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::run::run_stage::{LoopStream, PendingEnd, Stage};
@@ -82,6 +83,7 @@ pub struct Run {
     deadline: RunDeadline,
     /// Whether the loop has been polled since the last event was yielded.
     polled_since_last_event: bool,
+    observation: Observation,
     state: StateCell<State>,
     /// The results received since the active loop body started; collected only if a wrap-up turn
     /// may need them.
@@ -138,6 +140,9 @@ impl Run {
         if let Some(verdicts) = &resuming {
             handle.control.verdicts.set_of_sub_agents(verdicts.clone());
         }
+        if let Some(observer) = &settings.observer {
+            handle.set_default_observer(observer);
+        }
         let requires_evidence = settings.hooks.has_evidence_policy();
         let shared = RunShared { settings, handle: Arc::new(handle), effects };
         let state = State::new(history).update(|it| {
@@ -164,6 +169,7 @@ impl Run {
             shared,
             deadline: RunDeadline::new(),
             polled_since_last_event: false,
+            observation: Observation::NotStarted(RunOrigin::Program),
             state,
             iteration_results: Vec::new(),
             outcome: None,
@@ -224,8 +230,9 @@ impl Run {
         self
     }
 
-    /// Sets the data of a sub-agent's run to the data of its parent's run.
-    pub(in crate::agent) fn with_parent_run_data(self, data: RunData) -> Self {
+    /// Makes this run a sub-agent's run, with the data of its parent's run.
+    pub(in crate::agent) fn with_parent_run_data(mut self, data: RunData) -> Self {
+        self.observation = Observation::NotStarted(RunOrigin::ParentRun);
         self.shared.control().tools.update_data(|_| data);
         self
     }
@@ -357,10 +364,26 @@ impl Run {
         self.shared.effects.world().on_end(&LoopEnd { polled_since_last_event, ..end });
     }
 
-    /// Notifies the run's `World` of an event that is about to be yielded.
+    /// Notifies the run's `World` and its observer of an event that is about to be yielded.
     fn notify_world(&mut self, event: &Event) {
         self.polled_since_last_event = false;
-        self.shared.effects.world().observe(event);
+        let world = self.shared.effects.world();
+        world.observe(event);
+        self.observation.observe(event, world);
+    }
+
+    /// Starts the run's observer, whose values become part of the run's data.
+    fn start_observer(&mut self) {
+        let Self { observation, shared, .. } = self;
+        let control = shared.control();
+        let describe = || ObservedParts {
+            label: control.sub_agents.label().into(),
+            history: shared.handle.journal.history(),
+            options: shared.settings.prompt.options.clone(),
+            data: control.tools.data(),
+        };
+        let added = observation.start(&control.observer, shared.effects.world(), describe);
+        control.tools.update_data(|data| data.insert(added));
     }
 
     /// Ends a replayed loop at the point where the recorded run's loop ended.
@@ -703,6 +726,9 @@ impl Stream for Run {
 
     fn poll_next(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         let this = &mut *self;
+        if let Observation::NotStarted(_) = this.observation {
+            this.start_observer();
+        }
         this.start(cx);
         loop {
             let event = match &mut this.stage {
@@ -741,7 +767,10 @@ impl Stream for Run {
                 }
                 // `Finished` contains the same error, so the world does not receive this `Err`.
                 Stage::Failed(_) => return Poll::Ready(this.stage.take_error().map(Err)),
-                Stage::Over => return Poll::Ready(None),
+                Stage::Over => {
+                    this.observation.end(None);
+                    return Poll::Ready(None);
+                }
             };
             this.notify_world(&event);
             return Poll::Ready(Some(Ok(event)));
@@ -763,6 +792,7 @@ impl Drop for Run {
         self.shared.charge_final_usage();
         self.shared.control().close();
         self.shared.effects.world().on_drop();
+        self.observation.stop();
     }
 }
 

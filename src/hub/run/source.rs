@@ -6,7 +6,7 @@ use futures::channel::mpsc;
 use futures::stream::{BoxStream, Stream};
 use futures::{StreamExt, TryStreamExt};
 
-use crate::agent::{Run, RunHandle};
+use crate::agent::{ObservedEvents, Run, RunHandle, RunObserver};
 use crate::error::Error;
 use crate::event::Event;
 use crate::item::{History, RawJson};
@@ -86,6 +86,17 @@ impl RunSource {
     pub fn with_run_id(mut self, id: impl Into<String>) -> Self {
         self.run_id = Some(id.into());
         self
+    }
+
+    /// Lets an observer observe the run, unless the run has started or has an observer of its own.
+    pub(in crate::hub) fn observed_by(self, observer: Option<&Arc<dyn RunObserver>>) -> Self {
+        let Some(observer) = observer else { return self };
+        if let Some(handle) = &self.handle {
+            handle.set_default_observer(observer);
+            return self;
+        }
+        let events = ObservedEvents::new(self.events, self.start.clone(), observer).boxed();
+        Self { events, ..self }
     }
 
     /// Calls `look` with each event before the event is written to the log, for example to record a

@@ -11,6 +11,7 @@ use crate::agent::run::control::tool_state::ToolState;
 use crate::agent::run::control::usage_account::UsageAccount;
 use crate::agent::run::control::verdicts::{VerdictRejection, Verdicts};
 use crate::agent::run::control::work_state::WorkState;
+use crate::agent::run::observation::ObserverSetting;
 use crate::agent::run::observers::Observers;
 use crate::env::Ids;
 use crate::error::Error;
@@ -35,6 +36,7 @@ use crate::tool::{RunData, Verdict};
 /// | `mail` | the tools of other agents | the run, at its end |
 /// | `tools` | handles, and the body | the tools |
 /// | `observers`, `last_failure` | the body | the run |
+/// | `observer` | the run, and its hub | the run, at its first poll |
 ///
 /// No lock is ever held across an `.await`, and no events pass through this type.
 #[derive(Default)]
@@ -51,6 +53,8 @@ pub(in crate::agent) struct Control {
     pub(in crate::agent) tools: ToolState,
     /// The observing hooks that are currently running.
     pub(in crate::agent) observers: Observers,
+    /// The observer of the run.
+    pub(in crate::agent) observer: ObserverSetting,
     /// The most recent request error that was reported to hooks.
     last_failure: Mutex<Option<Error>>,
 }
