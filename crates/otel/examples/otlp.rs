@@ -13,6 +13,7 @@ use opentelemetry::trace::TracerProvider;
 use opentelemetry_otlp::{MetricExporter, Protocol, SpanExporter, WithExportConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
 use opentelemetry_sdk::trace::{InMemorySpanExporter, SdkTracerProvider, SpanExporter as _};
 use serde_json::json;
 use turnstream::Agent;
@@ -20,7 +21,7 @@ use turnstream::error::{Error, ErrorKind};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::usage::Usage;
-use turnstream_otel::{Telemetry, TelemetryExt};
+use turnstream_otel::Telemetry;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -45,7 +46,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let mut spans = SpanExporter::builder()
         .with_http()
-        .with_protocol(Protocol::HttpJson)
+        .with_protocol(Protocol::HttpBinary)
         .with_endpoint(format!("{address}/v1/traces"))
         .build()?;
     spans.set_resource(&resource);
@@ -55,15 +56,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
 
     let metrics = MetricExporter::builder()
         .with_http()
-        .with_protocol(Protocol::HttpJson)
+        .with_protocol(Protocol::HttpBinary)
         .with_endpoint(format!("{address}/v1/metrics"))
         .build()?;
     meters.force_flush()?;
-    for batch in collected_metrics.get_finished_metrics()? {
-        use opentelemetry_sdk::metrics::exporter::PushMetricExporter;
-        metrics.export(&batch).await?;
-    }
     println!("Sent {number} spans to {address}.");
+    for batch in collected_metrics.get_finished_metrics()? {
+        match metrics.export(&batch).await {
+            Ok(()) => println!("Sent the metrics."),
+            // Some servers receive only spans.
+            Err(error) => println!("The server did not accept the metrics: {error}"),
+        }
+    }
     Ok(())
 }
 
@@ -81,17 +85,16 @@ async fn run_agent(telemetry: &Telemetry) -> Result<(), Error> {
     let model = Scripted::new([busy, ask, Reply::text("Done.").usage(usage)]);
     let agent = Agent::new(Retry::new(model.with_model("claude-sonnet-4-5")))
         .with_tool(cleaner.as_tool("cleaner", "Deletes files")?)
+        .with_label("assistant")
+        .with_run_observer(telemetry.clone())
         .interactive();
 
-    let spans = telemetry.start_run().with_agent_name("assistant");
-    let run = agent.run("Clean up.").with_data(spans.contexts());
-    let handle = run.handle();
-    let mut events = run.with_telemetry(spans);
-    while let Some(event) = events.next().await {
+    let mut run = agent.run("Clean up.");
+    while let Some(event) = run.next().await {
         if let Some(call) = event?.approval_request() {
             println!("Approving `{}`.", call.name);
             tokio::time::sleep(Duration::from_millis(200)).await;
-            handle.approve(call)?;
+            run.approve(call)?;
         }
     }
     Ok(())

@@ -8,7 +8,7 @@ use opentelemetry::trace::{SpanContext, SpanKind};
 use opentelemetry::{Array, KeyValue, Value};
 use turnstream::error::Error;
 use turnstream::turn::Turn;
-use turnstream::usage::Usage;
+use turnstream::usage::{Billing, Usage};
 
 use crate::content::{ContentKind, messages};
 use crate::names::{Conventions, attribute, event, operation, value};
@@ -136,6 +136,9 @@ impl ChatSpan {
         if let Some(id) = turn.response_id() {
             self.span.set(KeyValue::new(attribute::RESPONSE_ID, id.to_owned()));
         }
+        for attribute in turn.billing().into_iter().flat_map(billing_attributes) {
+            self.span.set(attribute);
+        }
         let content = &self.settings.content;
         let output = content.record(ContentKind::OutputMessages, || messages(turn.items()));
         if let Some(output) = output {
@@ -184,6 +187,23 @@ impl ChatSpan {
             error_type,
         );
     }
+}
+
+/// Returns the attributes for the service tier, and for the tokens that are not text.
+fn billing_attributes(billing: &Billing) -> Vec<KeyValue> {
+    let tier = billing.service_tier();
+    let tier = tier.map(|it| KeyValue::new(attribute::own::RESPONSE_SERVICE_TIER, it.to_owned()));
+    let tokens = billing.tokens_by_kind().filter_map(|(kind, tokens)| {
+        let name = match kind {
+            "input_audio" => attribute::USAGE_AUDIO_INPUT_TOKENS,
+            "cache_read_audio" => attribute::USAGE_AUDIO_CACHE_READ_INPUT_TOKENS,
+            "output_audio" => attribute::USAGE_AUDIO_OUTPUT_TOKENS,
+            "output_image" => attribute::USAGE_IMAGE_OUTPUT_TOKENS,
+            _ => return None,
+        };
+        Some(KeyValue::new(name, to_i64(tokens)))
+    });
+    tier.into_iter().chain(tokens).collect()
 }
 
 /// Returns the attributes for the tokens that a request used. Tokens that a provider may not report

@@ -109,7 +109,7 @@ impl Instruments {
         if let Some(first_chunk) = first_chunk {
             self.time_to_first_chunk.record(first_chunk.as_secs_f64(), labels);
         }
-        self.usage.record(usage, labels);
+        self.usage.record(usage, labels, &with_error);
     }
 
     /// Records the time between two chunks of a response.
@@ -141,12 +141,11 @@ impl Instruments {
 }
 
 impl UsageInstruments {
-    fn record(&self, usage: Usage, labels: &[KeyValue]) {
-        if usage == Usage::default() {
-            return;
-        }
+    /// Records the tokens of a request, also if it failed and its usage is not known.
+    fn record(&self, usage: Usage, labels: &[KeyValue], with_error: &[KeyValue]) {
         match self {
-            Self::GenAi0_1(counters) => counters.record(usage, labels),
+            Self::GenAi0_1(counters) => counters.record(usage, labels, with_error),
+            Self::General1_41 { .. } if usage == Usage::default() => {}
             Self::General1_41 { usage: histogram } => {
                 for (direction, tokens) in
                     [(value::INPUT, usage.input_tokens), (value::OUTPUT, usage.output_tokens)]
@@ -160,7 +159,7 @@ impl UsageInstruments {
 }
 
 impl TokenCounters {
-    fn record(&self, usage: Usage, labels: &[KeyValue]) {
+    fn record(&self, usage: Usage, labels: &[KeyValue], with_error: &[KeyValue]) {
         // Providers do not report the modality of each token.
         let modality = KeyValue::new(attribute::TOKEN_MODALITY, value::UNKNOWN);
         let counted = with(labels, [modality]);
@@ -171,12 +170,10 @@ impl TokenCounters {
             (&self.cache_write_input, usage.cache_write_input_tokens),
             (&self.reasoning_output, usage.reasoning_tokens),
         ] {
-            if tokens > 0 {
-                counter.add(tokens, &counted);
-            }
+            counter.add(tokens, &counted);
         }
-        self.operation_input.record(usage.input_tokens, labels);
-        self.operation_output.record(usage.output_tokens, labels);
+        self.operation_input.record(usage.input_tokens, with_error);
+        self.operation_output.record(usage.output_tokens, with_error);
     }
 }
 

@@ -1,36 +1,33 @@
 //! Records the runs of `turnstream`'s agents as OpenTelemetry spans and metrics, by the conventions
 //! for generative AI.
 //!
-//! [`with_telemetry`](TelemetryExt::with_telemetry) works for any stream of events: the run of an
-//! agent, the run of a session, or a hand-written loop. It depends on OpenTelemetry's API only, and
-//! takes a tracer and a meter from the program.
+//! [`Telemetry`] is a setting of an agent or of a hub, whose runs it records. It depends on
+//! OpenTelemetry's API only, and takes a tracer and a meter from the program.
 //!
 //! ```
-//! use futures::StreamExt;
 //! use opentelemetry::global;
 //! use turnstream::Agent;
 //! use turnstream::provider::Scripted;
-//! use turnstream_otel::{Telemetry, TelemetryExt};
+//! use turnstream_otel::Telemetry;
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() {
 //! // The program has installed an exporter; without one, nothing is recorded.
 //! let telemetry = Telemetry::new(global::tracer("my-program"), &global::meter("my-program"));
-//! let agent = Agent::new(Scripted::new(["Hello!"]));
-//! let mut events = agent.run("Hi").with_telemetry(&telemetry);
-//! while let Some(Ok(event)) = events.next().await {
-//!     print!("{}", event.text_delta().map_or("", |text| text));
-//! }
+//! let agent = Agent::new(Scripted::new(["Hello!"])).with_run_observer(telemetry);
+//! assert_eq!(agent.run("Hi").outcome().await.text, "Hello!");
 //! # }
 //! ```
 //!
-//! The [`guide`] lists the spans, and shows how traces are continued in tools, in the servers of
+//! [`with_telemetry`](TelemetryExt::with_telemetry) records a single stream of events, for example
+//! that of a hand-written loop. The [`guide`] lists the spans, and shows how traces are continued in tools, in the servers of
 //! models and in MCP servers.
 //!
 //! # Implementation
 //!
 //! [`RunTelemetry`] is a fold over the events of a run, like the crate's other folds. `agent_span`
-//! is its state machine, with the spans of requests and tools in `chat_span` and `tool_span`.
+//! and `request_spans` are its state machines, with the spans of single requests and tools in
+//! `chat_span` and `tool_span`. `run_observer` lets an agent or a hub start a fold for each run.
 //! `names` is the only file with the names that the conventions define. No task is spawned, and
 //! the current context of the thread is neither read nor set.
 
@@ -41,6 +38,10 @@ mod chat_span;
 mod content;
 mod instruments;
 mod names;
+mod outcome_attributes;
+mod request_attributes;
+mod request_spans;
+mod run_observer;
 mod run_telemetry;
 mod settings;
 mod span;

@@ -1,7 +1,8 @@
 //! The names of spans, attributes, events and metrics, with the version of the conventions.
 //!
 //! The names outside of `turnstream.` are defined by OpenTelemetry's conventions for generative AI,
-//! whose first release is 0.1.0. `tests/conventions.tsv` lists which span has which attributes.
+//! whose first release is 0.1.0. `tests/conventions.tsv` lists which span has which attributes, and
+//! `tests/conventions_metrics.tsv` the units of metrics.
 
 /// The version of the conventions that define the names, unless a setting selects older names.
 pub const CONVENTIONS_VERSION: &str = "0.1.0";
@@ -43,7 +44,9 @@ pub(crate) mod attribute {
         REQUEST_MAX_TOKENS = "gen_ai.request.max_tokens";
         REQUEST_MODEL = "gen_ai.request.model";
         REQUEST_PRESENCE_PENALTY = "gen_ai.request.presence_penalty";
+        REQUEST_REASONING_LEVEL = "gen_ai.request.reasoning.level";
         REQUEST_SEED = "gen_ai.request.seed";
+        REQUEST_STOP_SEQUENCES = "gen_ai.request.stop_sequences";
         REQUEST_STREAM = "gen_ai.request.stream";
         REQUEST_TEMPERATURE = "gen_ai.request.temperature";
         REQUEST_TOP_K = "gen_ai.request.top_k";
@@ -58,8 +61,12 @@ pub(crate) mod attribute {
         TOOL_CALL_RESULT = "gen_ai.tool.call.result";
         TOOL_NAME = "gen_ai.tool.name";
         TOOL_TYPE = "gen_ai.tool.type";
+        USAGE_AUDIO_CACHE_READ_INPUT_TOKENS = "gen_ai.usage.audio.cache_read.input_tokens";
+        USAGE_AUDIO_INPUT_TOKENS = "gen_ai.usage.audio.input_tokens";
+        USAGE_AUDIO_OUTPUT_TOKENS = "gen_ai.usage.audio.output_tokens";
         USAGE_CACHE_READ_INPUT_TOKENS = "gen_ai.usage.cache_read.input_tokens";
         USAGE_CACHE_WRITE_INPUT_TOKENS = "gen_ai.usage.cache_write.input_tokens";
+        USAGE_IMAGE_OUTPUT_TOKENS = "gen_ai.usage.image.output_tokens";
         USAGE_INPUT_TOKENS = "gen_ai.usage.input_tokens";
         USAGE_OUTPUT_TOKENS = "gen_ai.usage.output_tokens";
         USAGE_REASONING_OUTPUT_TOKENS = "gen_ai.usage.reasoning.output_tokens";
@@ -97,6 +104,7 @@ pub(crate) mod attribute {
             REPLACED_COUNT = "turnstream.items.replaced";
             REQUEST_PURPOSE = "turnstream.request.purpose";
             RETRY_ATTEMPT = "turnstream.retry.attempt";
+            RESPONSE_SERVICE_TIER = "turnstream.response.service_tier";
             SIDE_EFFECT_COUNT = "turnstream.side_effects.count";
             TOOL_RESULT_KIND = "turnstream.tool.result";
             TRANSITION = "turnstream.transition";
@@ -297,9 +305,11 @@ mod tests {
     }
 
     #[test]
-    fn the_table_of_the_conventions_has_the_version_of_the_names() {
-        let head = CONVENTIONS.lines().next().unwrap();
-        assert!(head.contains(&format!("version {CONVENTIONS_VERSION}")), "{head}");
+    fn the_tables_of_the_conventions_have_the_version_of_the_names() {
+        for table in [CONVENTIONS, include_str!("../tests/conventions_metrics.tsv")] {
+            let head = table.lines().next().unwrap();
+            assert!(head.contains(&format!("version {CONVENTIONS_VERSION}")), "{head}");
+        }
     }
 
     #[test]

@@ -11,8 +11,9 @@ use turnstream::item::History;
 use turnstream::propagation::{TraceContext, TraceContexts};
 use turnstream::request::Options;
 
-use crate::agent_span::{AgentSpan, AgentStart, request_attributes};
+use crate::agent_span::{AgentSpan, AgentStart, RunProgress};
 use crate::names::{attribute, error_type};
+use crate::request_attributes::request_attributes;
 use crate::settings::TelemetrySettings;
 use crate::span::{to_span_context, to_trace_context};
 
@@ -43,6 +44,9 @@ struct RunDescription {
 
 enum RunState {
     NotStarted,
+    /// The run repeats the recorded steps of an earlier attempt. Its span starts with the first event
+    /// that is new.
+    Repeating(Box<RunProgress>),
     Running(Box<AgentSpan>),
     /// A run has ended, and another one may follow.
     BetweenRuns,
@@ -91,7 +95,8 @@ impl RunTelemetry {
     }
 
     /// Sets the options of the run's requests, for example the agent's
-    /// [`options`](turnstream::Agent::options). They are attributes of each request.
+    /// [`options`](turnstream::Agent::options). They are attributes of the run and of each of its
+    /// requests, but not of the requests of sub-agents.
     pub fn with_options(mut self, options: &Options) -> Self {
         self.description.options = request_attributes(options);
         self
@@ -115,8 +120,21 @@ impl RunTelemetry {
     /// Starts the run's span, if it has not started yet. The span otherwise starts with the first
     /// event.
     pub fn start(&mut self) {
-        if matches!(self.state, RunState::NotStarted) {
-            self.state = RunState::Running(Box::new(self.start_span()));
+        if let RunState::NotStarted = self.state {
+            self.start_span(RunProgress::new(self.description.history.clone()));
+        }
+    }
+
+    /// Adds an event that repeats a step which an earlier attempt at a durable run has recorded. The
+    /// earlier attempt has emitted the spans of the step; now nothing is emitted for it. The run's
+    /// span starts with the first new event.
+    pub fn observe_repeated(&mut self, event: &Event) {
+        if let RunState::NotStarted = self.state {
+            let progress = RunProgress::new(self.description.history.clone());
+            self.state = RunState::Repeating(Box::new(progress));
+        }
+        if let RunState::Repeating(progress) = &mut self.state {
+            progress.observe_repeated(event);
         }
     }
 
@@ -126,7 +144,12 @@ impl RunTelemetry {
         match (&mut self.state, event) {
             (_, Event::Unknown) | (RunState::Ended, _) => {}
             (RunState::NotStarted | RunState::BetweenRuns, event) => {
-                self.state = RunState::Running(Box::new(self.start_span()));
+                self.start_span(RunProgress::new(self.description.history.clone()));
+                self.observe(event);
+            }
+            (RunState::Repeating(progress), event) => {
+                let progress = RunProgress::clone(progress);
+                self.start_span(progress);
                 self.observe(event);
             }
             (RunState::Running(_), Event::Finished(outcome)) => {
@@ -155,7 +178,10 @@ impl RunTelemetry {
     pub fn context(&self) -> Option<TraceContext> {
         match &self.state {
             RunState::Running(agent) => to_trace_context(agent.context()),
-            RunState::NotStarted | RunState::BetweenRuns | RunState::Ended => None,
+            RunState::NotStarted
+            | RunState::Repeating(_)
+            | RunState::BetweenRuns
+            | RunState::Ended => None,
         }
     }
 
@@ -166,36 +192,34 @@ impl RunTelemetry {
         }
     }
 
-    fn start_span(&self) -> AgentSpan {
+    fn start_span(&mut self, before: RunProgress) {
         let RunDescription {
             agent_name,
             conversation_id,
             parent,
             links,
             options,
-            history,
             contexts,
+            history: _,
         } = &self.description;
         let conversation = conversation_id
             .as_ref()
             .map(|id| KeyValue::new(attribute::CONVERSATION_ID, id.clone()));
-        let attributes: Vec<_> = conversation.into_iter().collect();
-        let request_attributes = attributes.iter().chain(options).cloned().collect();
         let agent = AgentSpan::start(
             &self.settings,
             AgentStart {
                 name: agent_name.clone(),
                 parent: parent.as_ref(),
                 links: links.clone(),
-                attributes,
-                request_attributes,
+                shared: conversation.into_iter().collect(),
+                options: options.clone(),
                 contexts: contexts.clone(),
-                history: history.clone(),
+                before,
                 at: self.settings.clock.now(),
             },
         );
         contexts.set_current(to_trace_context(agent.context()));
-        agent
+        self.state = RunState::Running(Box::new(agent));
     }
 }
 
@@ -210,6 +234,7 @@ impl fmt::Debug for RunTelemetry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let state = match self.state {
             RunState::NotStarted => "NotStarted",
+            RunState::Repeating(_) => "Repeating",
             RunState::Running(_) => "Running",
             RunState::BetweenRuns => "BetweenRuns",
             RunState::Ended => "Ended",

@@ -7,14 +7,14 @@ use serde_json::Value;
 use turnstream_otel::{ContentKind, Telemetry};
 
 use crate::recorder::Recorder;
-use crate::scenarios::{SCENARIOS, SECRET, telemetry_of};
+use crate::scenarios::{SECRET, scenario};
 use crate::trees::recorded_telemetry;
 
 async fn record(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Recorder {
     let recorder = Recorder::default();
     let telemetry = change(recorded_telemetry(&recorder));
-    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
-    (scenario.start)(telemetry_of(&telemetry)).collect::<Vec<_>>().await;
+    let scenario = scenario(name);
+    (scenario.start)(&telemetry).collect::<Vec<_>>().await;
     recorder
 }
 

@@ -7,13 +7,13 @@ use turnstream::event::{Event, ToolEvent};
 use turnstream_otel::TelemetryExt;
 
 use crate::recorder::Recorder;
-use crate::scenarios::{SCENARIOS, agent, answer, model};
+use crate::scenarios::{agent, answer, model, scenarios};
 use crate::trees::{recorded_telemetry, start};
 
 #[tokio::test(start_paused = true)]
 async fn a_drop_after_any_event_ends_all_spans_with_an_error() {
     let mut drops = 0;
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let (_, events) = start(scenario);
         let length = events.count().await;
         for pulled in 0..=length {
@@ -40,13 +40,13 @@ async fn a_drop_after_any_event_ends_all_spans_with_an_error() {
             }
         }
     }
-    println!("{drops} drops of {} runs", SCENARIOS.len());
+    println!("{drops} drops of {} runs", scenarios().count());
     assert!(drops > 500, "{drops} drops");
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_stream_that_is_dropped_before_its_first_poll_has_no_spans() {
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         let (recorder, events) = start(scenario);
         drop(events);
         assert_eq!(recorder.spans().len(), 0, "{}", scenario.name);

@@ -12,7 +12,7 @@ use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMete
 use turnstream_otel::{Conventions, Telemetry};
 
 use crate::recorder::Recorder;
-use crate::scenarios::{SCENARIOS, TokioClock, telemetry_of};
+use crate::scenarios::{TokioClock, scenario, scenarios};
 
 /// A point of a metric: its labels, the number of recorded values, and the sum of those that are
 /// whole numbers.
@@ -21,7 +21,6 @@ pub(crate) struct Point {
     labels: BTreeMap<String, String>,
     count: u64,
     sum: u64,
-    boundaries: Vec<f64>,
 }
 
 type Points = BTreeMap<String, Vec<Point>>;
@@ -37,12 +36,7 @@ fn points_of(metrics: &[ResourceMetrics]) -> Points {
         let points: Vec<Point> = match metric.data() {
             AggregatedMetrics::F64(MetricData::Histogram(histogram)) => histogram
                 .data_points()
-                .map(|it| Point {
-                    labels: labels(it.attributes()),
-                    count: it.count(),
-                    sum: 0,
-                    boundaries: it.bounds().collect(),
-                })
+                .map(|it| Point { labels: labels(it.attributes()), count: it.count(), sum: 0 })
                 .collect(),
             AggregatedMetrics::U64(MetricData::Histogram(histogram)) => histogram
                 .data_points()
@@ -50,17 +44,11 @@ fn points_of(metrics: &[ResourceMetrics]) -> Points {
                     labels: labels(it.attributes()),
                     count: it.count(),
                     sum: it.sum(),
-                    boundaries: it.bounds().collect(),
                 })
                 .collect(),
             AggregatedMetrics::U64(MetricData::Sum(sum)) => sum
                 .data_points()
-                .map(|it| Point {
-                    labels: labels(it.attributes()),
-                    count: 1,
-                    sum: it.value(),
-                    boundaries: Vec::new(),
-                })
+                .map(|it| Point { labels: labels(it.attributes()), count: 1, sum: it.value() })
                 .collect(),
             other => panic!("{}: {other:?}", metric.name()),
         };
@@ -70,15 +58,20 @@ fn points_of(metrics: &[ResourceMetrics]) -> Points {
 }
 
 async fn measure(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Points {
+    points_of(&collect(name, change).await)
+}
+
+/// Runs a scenario, and returns its metrics.
+async fn collect(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Vec<ResourceMetrics> {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
     let telemetry = Telemetry::new(Recorder::default(), &provider.meter("tests"));
     let telemetry = change(telemetry.with_clock(TokioClock::new()));
-    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
-    (scenario.start)(telemetry_of(&telemetry)).collect::<Vec<_>>().await;
+    let scenario = scenario(name);
+    (scenario.start)(&telemetry).collect::<Vec<_>>().await;
     provider.force_flush().unwrap();
-    points_of(&exporter.get_finished_metrics().unwrap())
+    exporter.get_finished_metrics().unwrap()
 }
 
 fn total(points: &Points, name: &str) -> (u64, u64) {
@@ -129,27 +122,40 @@ async fn the_time_between_chunks_is_measured_only_if_it_is_asked_for() {
     assert!(count > 1, "{count}");
 }
 
+/// The instruments, units and boundaries of the conventions' metrics.
+const METRICS: &str = include_str!("conventions_metrics.tsv");
+
 #[tokio::test(start_paused = true)]
-async fn histograms_have_the_recommended_boundaries() {
-    let points = measure("parallel tools", |it| it).await;
-    for (name, first, last) in [
-        ("gen_ai.client.inference.duration", 0.01, 81.92),
-        ("gen_ai.client.inference.time_to_first_chunk", 0.01, 81.92),
-        ("gen_ai.client.inference.operation.input_tokens", 1.0, 67_108_864.0),
-        ("gen_ai.execute_tool.duration", 0.01, 81.92),
-        ("gen_ai.invoke_agent.duration", 0.1, 409.6),
-        ("gen_ai.invoke_agent.tool_calls", 1.0, 128.0),
-    ] {
-        let boundaries = &points[name][0].boundaries;
-        assert_eq!((boundaries[0], *boundaries.last().unwrap()), (first, last), "{name}");
+async fn metrics_have_the_instruments_units_and_boundaries_of_the_conventions() {
+    let mut found = BTreeSet::new();
+    for scenario in scenarios() {
+        let metrics = collect(scenario.name, Telemetry::with_chunk_times).await;
+        let scopes = metrics.iter().flat_map(ResourceMetrics::scope_metrics);
+        for metric in scopes.flat_map(ScopeMetrics::metrics) {
+            let (instrument, boundaries) = match metric.data() {
+                AggregatedMetrics::F64(MetricData::Histogram(it)) => {
+                    ("histogram", it.data_points().next().unwrap().bounds().collect())
+                }
+                AggregatedMetrics::U64(MetricData::Histogram(it)) => {
+                    ("histogram", it.data_points().next().unwrap().bounds().collect())
+                }
+                AggregatedMetrics::U64(MetricData::Sum(_)) => ("counter", Vec::new()),
+                other => panic!("{}: {other:?}", metric.name()),
+            };
+            let boundaries: Vec<_> = boundaries.iter().map(ToString::to_string).collect();
+            let row = [metric.name(), instrument, metric.unit(), &boundaries.join(" ")].join("\t");
+            found.insert(row);
+        }
     }
+    let rows = METRICS.lines().filter(|line| !line.starts_with('#'));
+    assert_eq!(found, rows.map(str::to_owned).collect());
 }
 
 #[tokio::test(start_paused = true)]
 async fn metrics_have_the_labels_that_the_conventions_define() {
     let table = include_str!("conventions.tsv");
     let mut seen = 0;
-    for scenario in SCENARIOS {
+    for scenario in scenarios() {
         for (name, points) in measure(scenario.name, Telemetry::with_chunk_times).await {
             let rows = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
             let rows: Vec<_> = rows.filter(|row| row[0] == name).collect();

@@ -18,7 +18,7 @@ pub(crate) struct RecordedSpan {
     pub(crate) id: SpanId,
     pub(crate) trace: TraceId,
     pub(crate) parent: Option<SpanId>,
-    pub(crate) links: usize,
+    pub(crate) links: Vec<SpanId>,
     pub(crate) attributes: Vec<KeyValue>,
     pub(crate) events: Vec<(String, Vec<KeyValue>)>,
     pub(crate) status: Status,
@@ -112,7 +112,12 @@ impl Tracer for Recorder {
             id,
             trace,
             parent: parent.map(|it| it.span_id()),
-            links: builder.links.map_or(0, |links| links.len()),
+            links: builder
+                .links
+                .into_iter()
+                .flatten()
+                .map(|it| it.span_context.span_id())
+                .collect(),
             attributes: builder.attributes.unwrap_or_default(),
             events: Vec::new(),
             status: Status::Unset,
@@ -171,8 +176,8 @@ impl Span for RecorderSpan {
         self.update(|span| span.name = name.into().into_owned());
     }
 
-    fn add_link(&mut self, _: SpanContext, _: Vec<KeyValue>) {
-        self.update(|span| span.links += 1);
+    fn add_link(&mut self, linked: SpanContext, _: Vec<KeyValue>) {
+        self.update(|span| span.links.push(linked.span_id()));
     }
 
     fn end_with_timestamp(&mut self, at: SystemTime) {

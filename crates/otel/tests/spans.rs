@@ -9,18 +9,17 @@ use opentelemetry::{Array, StringValue, Value};
 use turnstream::agent::{Budget, Pool};
 use turnstream::error::ErrorKind;
 use turnstream::event::{Event, GrantChange};
-use turnstream::hub::{Hub, RunOwner, RunSource};
 use turnstream::propagation::TraceContext;
 use turnstream::provider::{Reply, Retry};
 use turnstream::request::Options;
 use turnstream_otel::{Conventions, TelemetryExt};
 
 use crate::recorder::{RecordedSpan, Recorder};
-use crate::scenarios::{SCENARIOS, agent, answer, error, model, telemetry_of};
+use crate::scenarios::{agent, answer, error, model, scenario};
 use crate::trees::{recorded_telemetry, start};
 
 async fn run(name: &str) -> Recorder {
-    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
+    let scenario = scenario(name);
     let (recorder, events) = start(scenario);
     events.collect::<Vec<_>>().await;
     recorder
@@ -76,10 +75,10 @@ async fn a_retracted_turn_has_a_span_of_its_own_with_an_error_and_its_usage() {
 #[tokio::test(start_paused = true)]
 async fn the_wait_for_an_approval_is_an_event_outside_of_the_tools_span() {
     let recorder = Recorder::default();
-    let telemetry = telemetry_of(&recorded_telemetry(&recorder));
+    let telemetry = recorded_telemetry(&recorder);
     let name = "an approval that is granted";
-    let scenario = SCENARIOS.iter().find(|it| it.name == name).unwrap();
-    let mut events = (scenario.start)(telemetry);
+    let scenario = scenario(name);
+    let mut events = (scenario.start)(&telemetry);
     while let Some(event) = events.next().await {
         if event.unwrap().approval_request().is_some() {
             tokio::time::advance(Duration::from_mins(1)).await;
@@ -96,9 +95,9 @@ async fn the_wait_for_an_approval_is_an_event_outside_of_the_tools_span() {
 #[tokio::test(start_paused = true)]
 async fn the_span_of_a_call_has_the_id_of_the_grant_that_let_it_start() {
     let recorder = Recorder::default();
-    let telemetry = telemetry_of(&recorded_telemetry(&recorder));
-    let scenario = SCENARIOS.iter().find(|it| it.name == "a grant that is used").unwrap();
-    let events: Vec<_> = (scenario.start)(telemetry).collect().await;
+    let telemetry = recorded_telemetry(&recorder);
+    let scenario = scenario("a grant that is used");
+    let events: Vec<_> = (scenario.start)(&telemetry).collect().await;
     let grant = events.iter().flatten().find_map(Event::grant_change).unwrap();
     let GrantChange::Added(grant) = grant else { panic!("{grant:?}") };
     let spans = recorder.spans();
@@ -205,8 +204,9 @@ async fn the_parent_and_the_links_of_a_run_are_the_given_contexts_only() {
     let spans = recorder.spans();
     let runs: Vec<_> = spans.iter().filter(|it| it.name == "invoke_agent").collect();
     assert_eq!(runs[0].trace, 7_u128.into());
-    assert_eq!((runs[0].parent, runs[0].links), (Some(7_u64.into()), 1));
-    assert_eq!((runs[1].parent, runs[1].links), (None, 0));
+    let linked = 7_u64.into();
+    assert_eq!((runs[0].parent, &*runs[0].links), (Some(linked), &[linked][..]));
+    assert_eq!((runs[1].parent, &*runs[1].links), (None, &[][..]));
 }
 
 #[tokio::test(start_paused = true)]
@@ -295,35 +295,4 @@ async fn the_error_of_a_retracted_turn_is_unknown_without_the_runs_contexts() {
     let run = agent(model([broken, answer("Done.")])).run("Go.");
     run.with_telemetry(&recorded_telemetry(&recorder)).collect::<Vec<_>>().await;
     assert_eq!(recorder.trees(), "invoke_agent\n  chat m !retracted\n  chat m\n");
-}
-
-/// Starts a run in a hub.
-async fn start_in_hub(hub: &Hub, recorder: &Recorder, reply: Reply) -> RunOwner {
-    let mut spans = recorded_telemetry(recorder).start_run();
-    let run = agent(model([reply])).run("Go.").with_data(spans.contexts());
-    let source = RunSource::from(run).inspect(move |event| spans.observe(event));
-    hub.start("chat", source).await.unwrap()
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_run_in_a_hub_has_one_tree_for_all_its_readers() {
-    let (hub, recorder) = (Hub::new(), Recorder::default());
-    let owner = start_in_hub(&hub, &recorder, answer("Hello.")).await;
-    let readers = [(); 3].map(|()| owner.read().count());
-    let read = futures::future::join_all(readers).await;
-    assert!(read.iter().all(|events| *events > 3), "{read:?}");
-    assert_eq!(recorder.open_spans(), Vec::<String>::new());
-    assert_eq!(recorder.trees(), "invoke_agent\n  chat m\n");
-}
-
-#[tokio::test(start_paused = true)]
-async fn a_hub_that_is_dropped_ends_the_spans_of_its_runs() {
-    let (hub, recorder) = (Hub::new(), Recorder::default());
-    let owner = start_in_hub(&hub, &recorder, answer("Half").hang()).await;
-    tokio::time::sleep(Duration::from_secs(1)).await;
-    assert_eq!(recorder.open_spans().len(), 2);
-    drop((owner, hub));
-    tokio::task::yield_now().await;
-    assert_eq!(recorder.open_spans(), Vec::<String>::new());
-    assert_eq!(recorder.trees(), "invoke_agent !cancelled\n  chat m !cancelled\n");
 }

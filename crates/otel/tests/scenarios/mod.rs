@@ -1,5 +1,8 @@
 //! Scripted runs. Every text of a conversation contains [`SECRET`].
 
+mod failures;
+pub(crate) mod hosted;
+
 use std::time::{Duration, SystemTime};
 
 use futures::stream::{BoxStream, StreamExt, unfold};
@@ -28,7 +31,7 @@ pub(crate) type Events = BoxStream<'static, Result<Event, Error>>;
 /// A run that is the same each time, and its spans.
 pub(crate) struct Scenario {
     pub(crate) name: &'static str,
-    pub(crate) start: fn(RunTelemetry) -> Events,
+    pub(crate) start: fn(&Telemetry) -> Events,
     pub(crate) trees: &'static str,
 }
 
@@ -136,16 +139,19 @@ fn record(run: Run, telemetry: RunTelemetry) -> Events {
     run.with_telemetry(telemetry).boxed()
 }
 
-fn run_of(agent: &Agent, telemetry: RunTelemetry) -> Events {
+fn run_of(agent: &Agent, telemetry: &Telemetry) -> Events {
+    let telemetry = telemetry_of(telemetry);
     record(begin(agent, &telemetry), telemetry)
 }
 
 /// The run's events. `act` is called with each event before it is yielded.
 fn acting(
-    run: Run,
-    telemetry: RunTelemetry,
+    agent: &Agent,
+    telemetry: &Telemetry,
     act: impl Fn(&Run, &Event) + Send + Sync + 'static,
 ) -> Events {
+    let telemetry = telemetry_of(telemetry);
+    let run = begin(agent, &telemetry);
     let events = unfold((run, act), |(mut run, act)| async move {
         let event = run.next().await?;
         if let Ok(event) = &event {
@@ -165,15 +171,23 @@ fn sub_agents() -> Agent {
     agent(model([ask("outer"), answer("Done.")])).with_tool(outer)
 }
 
-fn approval(telemetry: RunTelemetry, act: fn(&Run, &Event)) -> Events {
+fn approval(telemetry: &Telemetry, act: fn(&Run, &Event)) -> Events {
     let tools = agent(model([call("drop"), answer("Done.")]));
     let guarded = Tool::raw(spec("drop"), |_, _| async { secret("dropped") }).unwrap();
     let agent = tools.with_tool(guarded.requires_approval()).interactive();
-    let run = begin(&agent, &telemetry);
-    acting(run, telemetry, act)
+    acting(&agent, telemetry, act)
 }
 
-pub(crate) const SCENARIOS: &[Scenario] = &[
+/// All scenarios.
+pub(crate) fn scenarios() -> impl Iterator<Item = &'static Scenario> {
+    SCENARIOS.iter().chain(failures::SCENARIOS).chain(hosted::SCENARIOS)
+}
+
+pub(crate) fn scenario(name: &str) -> &'static Scenario {
+    scenarios().find(|it| it.name == name).unwrap_or_else(|| panic!("no scenario `{name}`"))
+}
+
+const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "an answer",
         start: |telemetry| run_of(&agent(model([answer("Hello.")])), telemetry),
@@ -235,9 +249,8 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         start: |telemetry| {
             let guarded = Tool::raw(spec("drop"), |_, _| async { secret("dropped") }).unwrap();
             let agent = agent(model([call("drop"), call("drop"), answer("Done.")]));
-            let run =
-                begin(&agent.with_tool(guarded.requires_approval()).interactive(), &telemetry);
-            acting(run, telemetry, |run, event| {
+            let agent = agent.with_tool(guarded.requires_approval()).interactive();
+            acting(&agent, telemetry, |run, event| {
                 if let Some(call) = event.approval_request() {
                     let (scope, duration) = (GrantScope::AnyArguments, GrantDuration::Run);
                     let always = Verdict::approve_always(scope, duration);
@@ -377,8 +390,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "an interrupt of a response",
         start: |telemetry| {
-            let run = begin(&agent(model([answer("A long answer.")])), &telemetry);
-            acting(run, telemetry, |run, event| {
+            acting(&agent(model([answer("A long answer.")])), telemetry, |run, event| {
                 if event.text_delta().is_some() {
                     run.interrupt();
                 }
@@ -390,8 +402,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
         name: "an interrupt of a tool",
         start: |telemetry| {
             let both = call("look").call("look", arguments());
-            let run = begin(&agent(model([both])), &telemetry);
-            acting(run, telemetry, |run, event| {
+            acting(&agent(model([both])), telemetry, |run, event| {
                 if matches!(event, Event::Tool(turnstream::event::ToolEvent::Started { .. })) {
                     run.interrupt();
                 }
@@ -402,8 +413,7 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
     Scenario {
         name: "an interrupt of a sub-agent",
         start: |telemetry| {
-            let run = begin(&sub_agents(), &telemetry);
-            acting(run, telemetry, |run, event| {
+            acting(&sub_agents(), telemetry, |run, event| {
                 if matches!(event, Event::Nested { event, .. } if event.text_delta().is_some()) {
                     run.interrupt();
                 }
@@ -474,12 +484,12 @@ pub(crate) const SCENARIOS: &[Scenario] = &[
                 };
                 turn.flat_map(step)
             });
-            events.boxed().with_telemetry(telemetry).boxed()
+            events.boxed().with_telemetry(telemetry_of(telemetry)).boxed()
         },
         trees: "invoke_agent main\n  chat\n  chat\n",
     },
 ];
 
-pub(crate) fn telemetry_of(telemetry: &Telemetry) -> RunTelemetry {
+fn telemetry_of(telemetry: &Telemetry) -> RunTelemetry {
     telemetry.start_run().with_agent_name("main").with_conversation_id("conversation-1")
 }
