@@ -126,7 +126,7 @@ impl HubBuilder {
     }
 
     /// Sets the observer of this hub's runs, however many readers they have. A run whose agent has
-    /// an [observer](crate::Agent::with_run_observer) of its own is observed by that one only. For a
+    /// an [observer](crate::Agent::with_run_observer) is observed only by that observer. For a
     /// [durable](crate::durable) run that is visible in this hub, the observer learns which events
     /// repeat recorded steps.
     pub fn with_run_observer(mut self, observer: impl RunObserver + 'static) -> Self {

@@ -232,6 +232,10 @@ impl TurnSource for RecordingTurn {
         }
         Poll::Ready(event.map(|event| event.map(|event| turn.absorb(event))))
     }
+
+    fn describe(&self, turn: &mut TurnBuilder) {
+        self.events.describe(turn);
+    }
 }
 
 /// Writes a turn's lines to the recording.

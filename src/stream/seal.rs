@@ -25,6 +25,13 @@ pub trait TurnSource {
     /// Returns `Ready(Some(Ok(())))` if an event was, or may have been, pushed, and `Ready(None)`
     /// at the end. `poll_turn` is not called again after `Ready(None)` or an error.
     fn poll_turn(self: Pin<&mut Self>, cx: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll;
+
+    /// Sets what this source knows about an incomplete turn beside the turn's events, such as the
+    /// name of the model. This method is called before the turn is interrupted.
+    ///
+    /// By default, nothing is set. Only a source that wraps the turn of another provider has
+    /// something to set, for example with [`TurnStream::describe`].
+    fn describe(&self, _turn: &mut TurnBuilder) {}
 }
 
 impl<T: Stream<Item = Result<TurnEvent, Error>>> TurnSource for T {
@@ -139,6 +146,7 @@ impl<T: TurnSource> Stream for Sealed<T> {
             if let Some(interrupt) = this.interrupt
                 && interrupt.is_requested()
             {
+                source.as_ref().describe(this.turn);
                 this.source.set(None);
                 let request = *this.request;
                 this.turn.interrupt(|| match request {
@@ -180,6 +188,8 @@ trait LimitTurn: Stream<Item = Result<TurnEvent, Error>> + Send {
     fn set_limits(self: Pin<&mut Self>, max_bytes: usize, max_output_tokens: Option<u32>);
 
     fn set_interrupt(self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>);
+
+    fn describe_turn(&self, turn: &mut TurnBuilder);
 }
 
 impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
@@ -191,6 +201,13 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
 
     fn set_interrupt(self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>) {
         *self.project().interrupt = Some(interrupt);
+    }
+
+    fn describe_turn(&self, turn: &mut TurnBuilder) {
+        if let Some(source) = &self.source {
+            source.describe(turn);
+        }
+        turn.describe_like(&self.turn);
     }
 }
 
@@ -211,6 +228,13 @@ impl TurnStream {
     pub(crate) fn interrupted_by(mut self, interrupt: impl InterruptTurn + 'static) -> Self {
         self.0.as_mut().set_interrupt(Box::new(interrupt));
         self
+    }
+
+    /// Sets what the turn's provider has reported about the incomplete turn beside its events: the
+    /// model, the id of the response, and the facts that affect its price. A source that wraps this
+    /// stream calls this method in [`TurnSource::describe`].
+    pub fn describe(&self, turn: &mut TurnBuilder) {
+        self.0.describe_turn(turn);
     }
 
     /// Calls `observe` with each item before yielding it.
@@ -246,6 +270,10 @@ impl<F: FnMut(&Result<TurnEvent, Error>) + Send + Unpin> LimitTurn for ObservedT
 
     fn set_interrupt(mut self: Pin<&mut Self>, interrupt: Box<dyn InterruptTurn>) {
         self.turn.0.as_mut().set_interrupt(interrupt);
+    }
+
+    fn describe_turn(&self, turn: &mut TurnBuilder) {
+        self.turn.describe(turn);
     }
 }
 

@@ -207,13 +207,14 @@ pub trait World: fmt::Debug + Send + Sync {
     /// failed with an error.
     fn on_end(&self, _ending: &LoopEnd) {}
 
-    /// Returns whether the event that the run yields next, or that was just observed, repeats a step
-    /// that an earlier attempt has recorded.
+    /// Returns whether the event that the run yields next, or that was just observed, repeats a
+    /// step that an earlier attempt has recorded.
     fn is_repeating(&self) -> bool {
         false
     }
 
-    /// Returns the trace context that an earlier attempt has [recorded](Self::record_trace_context).
+    /// Returns the trace context that an earlier attempt has
+    /// [recorded](Self::record_trace_context).
     fn first_trace_context(&self) -> Option<TraceContext> {
         None
     }

@@ -1,14 +1,19 @@
 //! `Retry`: the errors that it retries, its delays, and what a consumer observes.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
 use tokio::time::Instant;
 use turnstream::env::{Random, SeededRandom};
-use turnstream::provider::{Backoff, Provider, Reply, Retry, Scripted, anthropic};
+use turnstream::provider::{
+    Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted, anthropic,
+};
+use turnstream::replay::Record;
 use turnstream::stream::TurnStreamExt;
 use turnstream::turn::{PartialTurn, TurnEvent};
-use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
+use turnstream::usage::Billing;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Turn, Usage};
 
 use turnstream_test_support::providers::{
     collect_turn, error_of_kind, usage_with_output, user_request,
@@ -366,5 +371,42 @@ mod over_http {
         assert_eq!(turn.text(), "Hello!");
         let bodies = server.http_server().requests();
         assert!(bodies.len() == 3 && bodies.iter().all(|sent| sent.body == bodies[0].body));
+    }
+}
+
+/// The turn of an agent's run that is interrupted after its first text.
+async fn interrupted_turn(provider: impl Provider + 'static) -> Arc<Turn> {
+    let mut run = Agent::new(provider).run("Go.");
+    while let Some(event) = run.next().await {
+        let event = event.unwrap();
+        if event.text_delta().is_some() {
+            run.interrupt_turn();
+        }
+        if let Some(turn) = event.turn_complete() {
+            return Arc::clone(turn);
+        }
+    }
+    panic!("the turn is not complete");
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_turn_of_a_wrapped_provider_has_its_model_and_its_service_tier() {
+    let model = || {
+        let mut billing = Billing::default();
+        billing.set_service_tier("flex");
+        let reply = Reply::new().billing(billing).say("Half of an answer").hang();
+        Scripted::new([reply]).with_model("m")
+    };
+    let turns = [
+        interrupted_turn(model()).await,
+        interrupted_turn(Retry::new(model())).await,
+        interrupted_turn(Fallback::new(model()).or(Scripted::new(["no"]))).await,
+        interrupted_turn(CircuitBreaker::new(model())).await,
+        interrupted_turn(Record::to_writer(model(), std::io::sink())).await,
+        interrupted_turn(Retry::new(CircuitBreaker::new(model()))).await,
+    ];
+    for turn in turns {
+        let tier = turn.billing().and_then(Billing::service_tier);
+        assert_eq!((turn.model(), tier), (Some("m"), Some("flex")), "{turn:?}");
     }
 }

@@ -277,4 +277,8 @@ impl TurnSource for GuardedTurn {
         }
         Poll::Ready(pushed)
     }
+
+    fn describe(&self, turn: &mut TurnBuilder) {
+        self.attempt.describe(turn);
+    }
 }

@@ -195,6 +195,12 @@ impl TurnSource for FallbackTurn {
             }
         }
     }
+
+    fn describe(&self, turn: &mut TurnBuilder) {
+        if let Some(attempt) = &self.attempt {
+            attempt.describe(turn);
+        }
+    }
 }
 
 /// The errors from all providers that a [`Fallback`] called for a single request.

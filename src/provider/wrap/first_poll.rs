@@ -38,4 +38,10 @@ where
         let Self::Started(source) = this else { return Poll::Ready(None) };
         Pin::new(source).poll_turn(cx, turn)
     }
+
+    fn describe(&self, turn: &mut TurnBuilder) {
+        if let Self::Started(source) = self {
+            source.describe(turn);
+        }
+    }
 }

@@ -176,6 +176,15 @@ impl TurnBuilder {
         self.billing().set_tokens_of_kind(kind, tokens);
     }
 
+    /// Sets the model, the id of the response and the facts about the price that another builder for
+    /// the same turn has, unless they are set.
+    pub(crate) fn describe_like(&mut self, other: &Self) {
+        let (partial, known) = (&mut self.partial, &other.partial);
+        partial.model = partial.model.take().or_else(|| known.model.clone());
+        partial.response_id = partial.response_id.take().or_else(|| known.response_id.clone());
+        partial.billing = partial.billing.take().or_else(|| known.billing.clone());
+    }
+
     /// Returns what the provider reports about the attempt's price beside the token usage.
     pub(crate) fn billing(&mut self) -> &mut Billing {
         self.partial.billing.get_or_insert_default()

@@ -26,6 +26,11 @@ pub(in crate::provider) trait Attempts {
         false
     }
 
+    /// Sets what an attempt knows about its incomplete turn; see [`TurnSource::describe`].
+    fn describe(attempt: &Self::Turn, turn: &mut TurnBuilder) {
+        attempt.describe(turn);
+    }
+
     /// Called when the model's output starts, after which the turn is retried only if the output is
     /// retracted.
     fn on_output_started(&mut self) {}
@@ -142,6 +147,12 @@ impl<A: Attempts + Unpin> TurnSource for RetryingTurn<A> {
             turn.report_retry(this.failed_attempts, wait, error.clone());
             this.stage = RetryStage::Waiting(deadline, error);
             return Poll::Ready(Some(Ok(())));
+        }
+    }
+
+    fn describe(&self, turn: &mut TurnBuilder) {
+        if let RetryStage::Attempting(attempt) = &self.stage {
+            A::describe(attempt, turn);
         }
     }
 }

@@ -162,6 +162,10 @@ impl Attempts for ProviderAttempts {
         }
         self.provider.stream_turn(request)
     }
+
+    fn describe(attempt: &TurnStream, turn: &mut TurnBuilder) {
+        attempt.describe(turn);
+    }
 }
 
 /// Returns whether the error was caused by a connection that the server had closed.
