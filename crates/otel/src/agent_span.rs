@@ -153,7 +153,7 @@ impl AgentSpan {
                 self.on_rewritten(*why, to - from, items.len(), **usage);
             }
             Event::HelperUsage { purpose, model, usage } => {
-                self.requests.record_helper(HelperRequest {
+                self.requests.record_helper(&HelperRequest {
                     purpose,
                     model: model.as_deref().unwrap_or_default(),
                     usage: **usage,
@@ -192,7 +192,7 @@ impl AgentSpan {
         let now = self.settings.clock.now();
         let is_rewrite = replaced > 0 || by > 0;
         if usage != Usage::default() {
-            self.requests.record_helper(HelperRequest {
+            self.requests.record_helper(&HelperRequest {
                 purpose: value::COMPACTION,
                 model: "",
                 usage,

@@ -7,7 +7,7 @@ use std::time::{Duration, SystemTime};
 use opentelemetry::trace::{SpanContext, SpanKind};
 use opentelemetry::{Array, KeyValue, Value};
 use turnstream::error::Error;
-use turnstream::turn::Turn;
+use turnstream::turn::{StopReason, Turn};
 use turnstream::usage::{Billing, Usage};
 
 use crate::content::{ContentKind, messages};
@@ -145,7 +145,11 @@ impl ChatSpan {
             self.span.set(KeyValue::new(attribute::OUTPUT_MESSAGES, output));
         }
         self.usage = turn.usage();
-        self.end(Some(turn.stop_reason().as_str()), at, None);
+        match turn.stop_reason() {
+            // The response was cut off.
+            reason @ StopReason::Interrupted => self.fail(reason.as_str(), at),
+            reason => self.end(Some(reason.as_str()), at, None),
+        }
     }
 
     /// Ends the span of a request that has failed or was given up.

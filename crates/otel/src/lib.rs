@@ -20,14 +20,14 @@
 //! ```
 //!
 //! [`with_telemetry`](TelemetryExt::with_telemetry) records a single stream of events, for example
-//! that of a hand-written loop. The [`guide`] lists the spans, and shows how traces are continued in tools, in the servers of
-//! models and in MCP servers.
+//! that of a hand-written loop. The [`guide`] lists the spans, and shows how traces are continued
+//! in tools, in the servers of models and in MCP servers.
 //!
 //! # Implementation
 //!
 //! [`RunTelemetry`] is a fold over the events of a run, like the crate's other folds. `agent_span`
 //! and `request_spans` are its state machines, with the spans of single requests and tools in
-//! `chat_span` and `tool_span`. `run_observer` lets an agent or a hub start a fold for each run.
+//! `chat_span` and `tool_span`. `run_observer` starts such a fold for each run of an agent or hub.
 //! `names` is the only file with the names that the conventions define. No task is spawned, and
 //! the current context of the thread is neither read nor set.
 

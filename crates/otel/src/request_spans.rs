@@ -246,8 +246,8 @@ impl RequestSpans {
 
     /// Records the requests of a compaction or of a hook as a single span, since the events contain
     /// only the sum of their usage. The requests were sent after the previous event.
-    pub(crate) fn record_helper(&mut self, request: HelperRequest<'_>) {
-        let HelperRequest { purpose, model, usage, succeeded, ended_at } = request;
+    pub(crate) fn record_helper(&mut self, request: &HelperRequest<'_>) {
+        let &HelperRequest { purpose, model, usage, succeeded, ended_at } = request;
         let purpose = KeyValue::new(attribute::own::REQUEST_PURPOSE, purpose.to_owned());
         let mut attributes = vec![purpose];
         attributes.extend(self.attributes.iter().cloned());

@@ -44,8 +44,8 @@ struct RunDescription {
 
 enum RunState {
     NotStarted,
-    /// The run repeats the recorded steps of an earlier attempt. Its span starts with the first event
-    /// that is new.
+    /// The run repeats the recorded steps of an earlier attempt. Its span starts with the first new
+    /// event.
     Repeating(Box<RunProgress>),
     Running(Box<AgentSpan>),
     /// A run has ended, and another one may follow.
@@ -125,9 +125,9 @@ impl RunTelemetry {
         }
     }
 
-    /// Adds an event that repeats a step which an earlier attempt at a durable run has recorded. The
-    /// earlier attempt has emitted the spans of the step; now nothing is emitted for it. The run's
-    /// span starts with the first new event.
+    /// Adds an event that repeats a step which an earlier attempt at a durable run has recorded.
+    /// That attempt has emitted the step's spans, so nothing is emitted. The run's span starts with
+    /// the first new event.
     pub fn observe_repeated(&mut self, event: &Event) {
         if let RunState::NotStarted = self.state {
             let progress = RunProgress::new(self.description.history.clone());

@@ -151,6 +151,14 @@ async fn the_end_of_a_run_is_described_by_the_attributes_of_its_span() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interrupted_turn_of_a_wrapped_provider_has_its_model_and_its_service_tier() {
+    let chat = run("an interrupt of a turn").await.span("chat m");
+    assert_eq!(chat.text("gen_ai.response.model").as_deref(), Some("m"));
+    assert_eq!(chat.text("turnstream.response.service_tier").as_deref(), Some("flex"));
+    assert_eq!(finish_reason(&chat), "error");
+}
+
+#[tokio::test(start_paused = true)]
 async fn a_compaction_is_a_request_with_a_purpose_and_marks_later_requests() {
     let recorder = run("a compaction").await;
     let compaction = recorder.span("chat");

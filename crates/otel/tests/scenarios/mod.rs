@@ -19,7 +19,7 @@ use turnstream::provider::{Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::request::Request;
 use turnstream::stream::{Step, loop_stream};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
-use turnstream::usage::Usage;
+use turnstream::usage::{Billing, Usage};
 use turnstream::{Agent, Item};
 use turnstream_otel::{RunTelemetry, Telemetry, TelemetryExt};
 
@@ -397,6 +397,45 @@ const SCENARIOS: &[Scenario] = &[
             })
         },
         trees: "invoke_agent main !interrupted\n  chat m !interrupted\n",
+    },
+    Scenario {
+        name: "an interrupt of a turn",
+        start: |telemetry| {
+            let mut billing = Billing::default();
+            billing.set_service_tier("flex");
+            let reply = Reply::new().billing(billing).usage(usage(100, 10));
+            let provider = Retry::new(model([reply.say(secret("A long answer.")).hang()]));
+            acting(&agent(provider), telemetry, |run, event| {
+                if event.text_delta().is_some() {
+                    run.interrupt_turn();
+                }
+            })
+        },
+        trees: "invoke_agent main !interrupted\n  chat m !interrupted\n",
+    },
+    Scenario {
+        name: "a turn that is interrupted by new input",
+        start: |telemetry| {
+            let model = model([answer("A long answer.").hang(), answer("Done.")]);
+            acting(&agent(model), telemetry, |run, event| {
+                if event.text_delta().is_some_and(|text| text.as_str().contains("long")) {
+                    run.steer(secret("Wait.")).unwrap();
+                    run.interrupt_turn();
+                }
+            })
+        },
+        trees: "invoke_agent main\n  chat m !interrupted\n  chat m\n",
+    },
+    Scenario {
+        name: "a run that is stopped after a turn",
+        start: |telemetry| {
+            acting(&agent(model([call("look"), answer("Done.")])), telemetry, |run, event| {
+                if event.turn_complete().is_some() {
+                    run.stop_after_turn();
+                }
+            })
+        },
+        trees: "invoke_agent main\n  chat m\n  execute_tool look\n",
     },
     Scenario {
         name: "an interrupt of a tool",
