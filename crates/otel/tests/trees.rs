@@ -150,7 +150,7 @@ async fn run_with_all_options(telemetry: &Telemetry) {
 
 #[tokio::test(start_paused = true)]
 async fn each_attribute_of_the_conventions_is_recorded_unless_the_table_has_a_reason() {
-    let mut recorded = BTreeSet::new();
+    let mut found = BTreeSet::new();
     let recorder = Recorder::default();
     let telemetry = recorded_telemetry(&recorder).with_content(true);
     run_with_all_options(&telemetry).await;
@@ -160,13 +160,13 @@ async fn each_attribute_of_the_conventions_is_recorded_unless_the_table_has_a_re
     for span in recorder.spans() {
         let operation = span.text("gen_ai.operation.name").unwrap();
         let attributes = span.attributes.iter();
-        recorded.extend(attributes.map(|it| (operation.clone(), it.key.to_string())));
+        found.extend(attributes.map(|it| (operation.clone(), it.key.to_string())));
     }
     let rows = CONVENTIONS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let spans = ["invoke_agent", "chat", "execute_tool"];
     let mut wrong = Vec::new();
     for row in rows.filter(|row| spans.contains(&row[0])) {
-        let is_recorded = recorded.contains(&(row[0].to_owned(), row[1].to_owned()));
+        let is_recorded = found.contains(&(row[0].to_owned(), row[1].to_owned()));
         if is_recorded == row.get(3).is_some() {
             wrong.push(row.join(" "));
         }
