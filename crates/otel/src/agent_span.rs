@@ -5,7 +5,6 @@ use std::time::SystemTime;
 
 use opentelemetry::KeyValue;
 use opentelemetry::trace::{SpanContext, SpanKind};
-use turnstream::Journal;
 use turnstream::error::{Error, ErrorKind};
 use turnstream::event::{EndReason, Event, Outcome, RewriteReason, ToolEvent, Transition};
 use turnstream::item::{History, PendingCall, ResultKind, ToolResult};
@@ -17,6 +16,7 @@ use crate::names::{attribute, error_type, event, operation, value};
 use crate::outcome_attributes::outcome_attributes;
 use crate::request_attributes::is_option_of_run;
 use crate::request_spans::{HelperRequest, RequestSpans, RequestsStart};
+use crate::run_progress::RunProgress;
 use crate::settings::TelemetrySettings;
 use crate::span::{OpenSpan, SpanStart, to_trace_context};
 use crate::tool_span::{ToolSpan, ToolStart};
@@ -58,44 +58,6 @@ pub(crate) struct AgentStart<'a> {
     pub(crate) contexts: TraceContexts,
     pub(crate) before: RunProgress,
     pub(crate) at: SystemTime,
-}
-
-/// The progress of a run before its span starts.
-#[derive(Clone)]
-pub(crate) struct RunProgress {
-    /// The history, and the tokens that earlier attempts at a durable run have recorded.
-    pub(crate) journal: Journal,
-    /// The calls that wait for a verdict.
-    pub(crate) awaiting_calls: Vec<PendingCall>,
-    /// Whether the history was compacted.
-    pub(crate) is_compacted: bool,
-}
-
-impl RunProgress {
-    /// Returns the progress of a run that has not started.
-    pub(crate) fn new(history: History) -> Self {
-        Self { journal: Journal::new(history), awaiting_calls: Vec::new(), is_compacted: false }
-    }
-
-    /// Adds an event that repeats a recorded step, and for which nothing is emitted.
-    pub(crate) fn observe_repeated(&mut self, event: &Event) {
-        self.journal.observe(event);
-        match event {
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                self.awaiting_calls.push(PendingCall::clone(call));
-            }
-            Event::Tool(ToolEvent::Started { call_id, .. }) => {
-                self.awaiting_calls.retain(|call| call.call_id != *call_id);
-            }
-            Event::Tool(ToolEvent::Output(result)) => {
-                self.awaiting_calls.retain(|call| call.call_id != result.call_id);
-            }
-            Event::Rewritten { why: RewriteReason::Compacted, from, to, items, .. } => {
-                self.is_compacted |= from < to || !items.is_empty();
-            }
-            _ => {}
-        }
-    }
 }
 
 impl AgentSpan {

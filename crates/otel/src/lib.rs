@@ -42,6 +42,7 @@ mod outcome_attributes;
 mod request_attributes;
 mod request_spans;
 mod run_observer;
+mod run_progress;
 mod run_telemetry;
 mod settings;
 mod span;

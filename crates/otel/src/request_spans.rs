@@ -11,10 +11,10 @@ use turnstream::propagation::TraceContexts;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::usage::Usage;
 
-use crate::agent_span::RunProgress;
 use crate::chat_span::{ChatSpan, ChatStart};
 use crate::content::{ContentKind, messages};
 use crate::names::{attribute, error_type};
+use crate::run_progress::RunProgress;
 use crate::settings::TelemetrySettings;
 use crate::span::to_trace_context;
 

@@ -11,9 +11,10 @@ use turnstream::item::History;
 use turnstream::propagation::{TraceContext, TraceContexts};
 use turnstream::request::Options;
 
-use crate::agent_span::{AgentSpan, AgentStart, RunProgress};
+use crate::agent_span::{AgentSpan, AgentStart};
 use crate::names::{attribute, error_type};
 use crate::request_attributes::request_attributes;
+use crate::run_progress::RunProgress;
 use crate::settings::TelemetrySettings;
 use crate::span::{to_span_context, to_trace_context};
 
