@@ -176,8 +176,8 @@ impl TurnBuilder {
         self.billing().set_tokens_of_kind(kind, tokens);
     }
 
-    /// Sets the model, the id of the response and the facts about the price that another builder for
-    /// the same turn has, unless they are set.
+    /// Sets the model, the id of the response and the facts about the price that another builder
+    /// for the same turn has, unless they are set.
     pub(crate) fn describe_like(&mut self, other: &Self) {
         let (partial, known) = (&mut self.partial, &other.partial);
         partial.model = partial.model.take().or_else(|| known.model.clone());
