@@ -82,7 +82,10 @@ pub enum MediaSource {
     /// The id of a file that was uploaded to the provider, for example `file-…` (OpenAI), `file_…`
     /// (Anthropic) or `files/…` (Gemini). Only the provider that issued the id accepts it. The
     /// Messages and Responses wires accept images and files by id, OpenAI's and Azure's dialects of
-    /// the Chat wire accept files, and Gemini accepts the ids of its own Files API.
+    /// the Chat wire accept files, and Gemini accepts the ids of its own Files API. If the form of
+    /// an id shows that another vendor issued it, the request fails with an
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error before it is sent to the vendor's own
+    /// server.
     /// <https://platform.claude.com/docs/en/build-with-claude/files>,
     /// <https://developers.openai.com/api/docs/guides/file-inputs>,
     /// <https://ai.google.dev/gemini-api/docs/files>

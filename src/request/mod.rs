@@ -14,6 +14,7 @@
 //! assert_eq!(request.options.max_output_tokens, Some(500));
 //! ```
 
+mod client_tools;
 mod options;
 mod retries;
 mod server_tools;
@@ -23,17 +24,18 @@ mod tool_specs;
 
 use serde::{Deserialize, Serialize};
 
+pub use client_tools::ClientTool;
 pub(crate) use options::extra_tool_names;
 pub use options::{
-    Cache, Effort, Options, Output, OutputSchema, Reasoning, ReasoningSummary, ServiceTier,
-    ToolChoice, Verbosity, unsupported_error,
+    Cache, Effort, Options, Output, OutputSchema, PromptCacheRetention, Reasoning,
+    ReasoningSummary, ServiceTier, ToolChoice, Verbosity, unsupported_error,
 };
 pub use retries::Retries;
-pub(crate) use server_tools::restore_tokens;
 pub use server_tools::{
     CodeExecution, FileSearch, McpServer, McpToken, ServerTool, UserLocation, VendorTool, WebFetch,
     WebSearch,
 };
+pub(crate) use server_tools::{has_unknown_token, restore_tokens};
 pub use shared_text::SharedText;
 pub(crate) use tool_names::{ToolNameRule, ToolNames};
 pub(crate) use tool_specs::repeated_name_error;

@@ -119,10 +119,8 @@ pub struct Options {
     /// results, such parts are always described.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub omit_unsupported_parts: bool,
-    /// How long the provider may cache the request's prefix for later requests. This option has no
-    /// effect if the provider caches automatically. OpenAI's own settings for the lifetime of a
-    /// cache, `prompt_cache_options` and `prompt_cache_retention`, depend on the model; set them in
-    /// [`extra`](Self::extra).
+    /// How long the provider caches the request's prefix for later requests, at least. This option
+    /// has no effect if the provider caches automatically and has only one duration.
     pub cache: Cache,
     /// A key for requests with the same beginning, which OpenAI sends to the same server, so that
     /// more of them are read from its cache. For the Responses wire, and OpenAI's and Azure's
@@ -130,6 +128,12 @@ pub struct Options {
     /// <https://developers.openai.com/api/docs/guides/prompt-caching>
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_key: Option<String>,
+    /// How long OpenAI may keep the request's prefix in its cache, at most. For the Responses wire,
+    /// and OpenAI's and Azure's dialects of the Chat wire. Which values are accepted depends on the
+    /// model; GPT-5.5 and later models only accept [`Day`](PromptCacheRetention::Day).
+    /// <https://developers.openai.com/api/docs/guides/prompt-caching#prompt-cache-retention>
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub prompt_cache_retention: Option<PromptCacheRetention>,
     /// An opaque id for the end user, which providers use to detect abuse. The id must not reveal
     /// the user's identity.
     pub user: Option<String>,
@@ -207,6 +211,7 @@ impl Options {
             omit_unsupported_parts: self.omit_unsupported_parts || defaults.omit_unsupported_parts,
             cache: non_default_or(self.cache, defaults.cache),
             prompt_cache_key: self.prompt_cache_key.or(defaults.prompt_cache_key),
+            prompt_cache_retention: self.prompt_cache_retention.or(defaults.prompt_cache_retention),
             user: self.user.or(defaults.user),
             metadata,
             extra,
@@ -259,6 +264,7 @@ impl Options {
             omit_unsupported_parts: _,
             cache: _,
             prompt_cache_key,
+            prompt_cache_retention,
             user,
             metadata,
             extra: _,
@@ -283,6 +289,7 @@ impl Options {
             ("citations", *citations),
             ("output", *output != Output::Text),
             ("prompt_cache_key", prompt_cache_key.is_some()),
+            ("prompt_cache_retention", prompt_cache_retention.is_some()),
             ("user", user.is_some()),
             ("metadata", !metadata.is_empty()),
         ];
@@ -587,7 +594,20 @@ pub enum Cache {
     /// The prefix is cached for the provider's usual duration, which is a few minutes.
     #[default]
     Short,
-    /// If the provider offers two cache durations, the prefix is cached for the longer one, which
-    /// is about an hour.
+    /// If the provider offers two cache durations, the prefix is cached for the longer one: an hour
+    /// on the Messages wire, and 12 hours on the Responses wire with GPT-5.6 and later models.
     Long,
+}
+
+/// The time after which OpenAI removes a request's prefix from its cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub enum PromptCacheRetention {
+    /// After a few minutes without a request, and at most an hour. The prefix is kept in memory
+    /// only.
+    #[serde(rename = "in_memory")]
+    InMemory,
+    /// After 24 hours.
+    #[serde(rename = "24h")]
+    Day,
 }

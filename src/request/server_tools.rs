@@ -133,8 +133,9 @@ pub struct FileSearch {
     pub max_results: Option<u32>,
 }
 
-/// An MCP server to which the provider connects. Its tools run without an approval. To approve
-/// calls, connect to the server from this program, with the crate `turnstream-mcp`.
+/// An MCP server to which the provider connects. Its tools run without an approval, unless
+/// [`require_approval`](Self::require_approval) is set. To approve calls on every wire, connect to
+/// the server from this program, with the crate `turnstream-mcp`.
 ///
 /// On the Messages wire, the connector is a beta feature, which is enabled with the request.
 /// <https://platform.claude.com/docs/en/agents-and-tools/mcp-connector>,
@@ -153,6 +154,12 @@ pub struct McpServer {
     /// Responses wires.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub allowed_tools: Vec<String>,
+    /// Whether each call needs an approval. For the Responses wire. The tool that
+    /// [`Tool::mcp_approval`](crate::Tool::mcp_approval) creates requests the approvals. Without
+    /// such a tool, an agent's run ends with an [`Unsupported`](crate::ErrorKind::Unsupported)
+    /// error when the model calls the server.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub require_approval: bool,
 }
 
 /// A tool that is declared in a vendor's own format.
@@ -221,6 +228,10 @@ impl McpToken {
         Self(Token::Known(token.as_ref().trim().into()))
     }
 
+    fn is_unknown(&self) -> bool {
+        matches!(self.0, Token::Unknown)
+    }
+
     /// Returns the token, or `None` if it is unknown.
     pub(crate) fn expose(&self) -> Option<&str> {
         match &self.0 {
@@ -257,17 +268,26 @@ impl<'de> Deserialize<'de> for McpToken {
     }
 }
 
+/// Returns whether the token of an MCP server is unknown.
+pub(crate) fn has_unknown_token(tools: &[ServerTool]) -> bool {
+    let token = |tool: &ServerTool| match tool {
+        ServerTool::Mcp(server) => server.authorization.as_ref().map(McpToken::is_unknown),
+        _ => None,
+    };
+    tools.iter().filter_map(token).any(|is_unknown| is_unknown)
+}
+
 /// Sets the tokens that are unknown in `tools` to those of the servers with the same names and URLs
 /// in `known`.
 pub(crate) fn restore_tokens(tools: &mut [ServerTool], known: &[ServerTool]) {
     for tool in tools {
         let ServerTool::Mcp(server) = tool else { continue };
-        let Some(token) = server.authorization.as_mut().filter(|it| it.expose().is_none()) else {
+        let Some(token) = server.authorization.as_mut().filter(|it| it.is_unknown()) else {
             continue;
         };
         let same = known.iter().find_map(|tool| match tool {
             ServerTool::Mcp(other) if other.name == server.name && other.url == server.url => {
-                other.authorization.as_ref()
+                other.authorization.as_ref().filter(|token| !token.is_unknown())
             }
             _ => None,
         });
@@ -302,7 +322,8 @@ mod tests {
 
     fn server(url: &str, token: McpToken) -> ServerTool {
         let (name, url) = ("wiki".to_owned(), url.to_owned());
-        McpServer { name, url, authorization: Some(token), allowed_tools: Vec::new() }.into()
+        let authorization = Some(token);
+        McpServer { name, url, authorization, ..McpServer::default() }.into()
     }
 
     fn token_of(tool: &ServerTool) -> Option<&str> {
@@ -322,5 +343,6 @@ mod tests {
         restore_tokens(&mut tools, &known);
         let tokens: Vec<_> = tools.iter().map(token_of).collect();
         assert_eq!(tokens, [Some("secret"), None, Some("own")]);
+        assert!(has_unknown_token(&tools) && !has_unknown_token(&known));
     }
 }

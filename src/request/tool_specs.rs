@@ -10,6 +10,7 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodingKey, RawJson};
 use crate::lock::lock_ignoring_poison;
+use crate::request::client_tools::ClientTool;
 use crate::request::tool_names::{RULE_COUNT, ToolNameRule, ToolNames};
 
 /// The maximum number of encodings that are cached for a list. Agents with different models can
@@ -45,6 +46,9 @@ pub struct ToolSpec {
     /// <https://developers.openai.com/api/docs/guides/function-calling#strict-mode>
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
+    /// The vendor's definition of the tool, if a vendor defines it; see [`ClientTool::spec`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub client_tool: Option<ClientTool>,
 }
 
 impl ToolSpec {
@@ -68,7 +72,14 @@ impl ToolSpec {
         parameters: impl Into<RawJson>,
     ) -> Self {
         let (name, description) = (name.into(), description.into());
-        Self { name, description, parameters: parameters.into(), deferred: false, strict: false }
+        Self {
+            name,
+            description,
+            parameters: parameters.into(),
+            deferred: false,
+            strict: false,
+            client_tool: None,
+        }
     }
 
     /// Sets whether the model sees the tool only after searching for it; see
@@ -83,6 +94,23 @@ impl ToolSpec {
     pub fn with_strict(mut self, strict: bool) -> Self {
         self.strict = strict;
         self
+    }
+
+    /// Returns the MCP server whose calls this tool approves, if any. Such a tool is not declared:
+    /// the provider calls it when the model calls the server's tools.
+    pub(crate) fn approved_server(&self) -> Option<&str> {
+        match &self.client_tool {
+            Some(ClientTool::McpApproval { server }) => Some(server),
+            Some(ClientTool::Shell | ClientTool::ApplyPatch | ClientTool::Computer) | None => None,
+        }
+    }
+}
+
+impl ClientTool {
+    /// Returns the tool's name, description and schema.
+    pub fn spec(self) -> ToolSpec {
+        let spec = ToolSpec::new(self.name(), self.description(), self.parameters());
+        ToolSpec { client_tool: Some(self), ..spec }
     }
 }
 

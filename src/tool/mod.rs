@@ -33,6 +33,7 @@
 //! | to | use |
 //! |---|---|
 //! | create a tool | [`Tool`], or [`ToolHandler`] if a closure is not enough |
+//! | run OpenAI's shell, patches or computer, or approve its calls to MCP servers | [`ClientTool`] |
 //! | return text, JSON, images or an error | [`IntoToolOutput`], [`Json`], [`ToolOutput`], [`IntoToolError`] |
 //! | report progress | [`ToolUpdate`] |
 //! | get details about a call, and record what it changed | [`ToolContext`] |
@@ -84,6 +85,7 @@ mod arguments;
 mod derived_spec;
 mod external_tool;
 mod late_bound_tool;
+mod mcp_approval;
 mod rationale;
 mod stop_tool;
 mod typed_tool;
@@ -133,4 +135,4 @@ pub use tool_source::{CatalogEntry, ToolList, ToolSource};
 pub use toolkit::Toolkit;
 pub(crate) use unwrap_call::{InnerToolNames, unwrapped_call};
 
-pub use crate::request::{ToolSpec, ToolSpecs};
+pub use crate::request::{ClientTool, ToolSpec, ToolSpecs};

@@ -13,6 +13,8 @@ import anthropic
 import openai
 from google import genai
 from google.genai import types
+from openai.types.responses import ResponseInputItemParam
+from pydantic import TypeAdapter
 
 RECEIVED = []
 
@@ -74,14 +76,15 @@ def messages(name, messages=HELLO, **options):
     record(name, "messages", lambda: send(model="m", max_tokens=8192, messages=messages, **options))
 
 
-def chat(name, messages=HELLO, **options):
+def chat(name, messages=HELLO, model="m", **options):
     send = gpt.chat.completions.create
-    record(name, "chat", lambda: send(model="m", messages=messages, **options))
+    record(name, "chat", lambda: send(model=model, messages=messages, **options))
 
 
-def responses(name, content="hello", **options):
+def responses(name, content="hello", model="m", more=(), **options):
     message = {"type": "message", "role": "user", "content": content}
-    record(name, "responses", lambda: gpt.responses.create(model="m", input=[message], **options))
+    send = gpt.responses.create
+    record(name, "responses", lambda: send(model=model, input=[message, *more], **options))
 
 
 def generate(name, contents="hello", **options):
@@ -157,6 +160,9 @@ wiki = {
     "require_approval": "never",
 }
 responses("mcp_server", tools=[RESPONSES_TOOL, wiki])
+del wiki["allowed_tools"]
+wiki["require_approval"] = "always"
+responses("mcp_approval", tools=[RESPONSES_TOOL, wiki])
 transport = types.StreamableHttpTransport(
     url="https://mcp.example", headers={"Authorization": "Bearer t"}
 )
@@ -171,6 +177,62 @@ chat("verbosity", verbosity="low")
 responses("verbosity", text={"verbosity": "low"})
 chat("prompt_cache_key", prompt_cache_key="k")
 responses("prompt_cache_key", prompt_cache_key="k")
+chat("prompt_cache_retention", prompt_cache_retention="24h")
+responses("prompt_cache_retention", prompt_cache_retention="24h")
+responses("long_cache", model="gpt-5.6", prompt_cache_options={"ttl": "12h"})
+chat("effort_max", model="gpt-5.6", reasoning_effort="max")
+responses("effort_max", model="gpt-5.6", reasoning={"effort": "max"})
+
+local = {"type": "shell", "environment": {"type": "local"}}
+responses("client_tools", tools=[local, {"type": "apply_patch"}, {"type": "computer"}])
+exited = {"type": "exit", "exit_code": 0}
+results: list[ResponseInputItemParam] = [
+    {"type": "shell_call", "call_id": "call_1", "action": {"commands": ["pwd"]}},
+    {
+        "type": "shell_call_output",
+        "call_id": "call_1",
+        "output": [{"stdout": "/home", "stderr": "", "outcome": exited}],
+    },
+    {
+        "type": "apply_patch_call",
+        "call_id": "call_2",
+        "operation": {"type": "delete_file", "path": "a.md"},
+        "status": "completed",
+    },
+    {
+        "type": "apply_patch_call_output",
+        "call_id": "call_2",
+        "status": "completed",
+        "output": "Deleted.",
+    },
+    {
+        "type": "computer_call",
+        "id": "cu_1",
+        "call_id": "call_3",
+        "actions": [{"type": "screenshot"}],
+        "pending_safety_checks": [],
+        "status": "completed",
+    },
+    {
+        "type": "computer_call_output",
+        "call_id": "call_3",
+        "output": {
+            "type": "computer_screenshot",
+            "image_url": f"data:image/png;base64,{PNG}",
+        },
+    },
+    {
+        "type": "mcp_approval_request",
+        "id": "mcpr_1",
+        "server_label": "wiki",
+        "name": "find",
+        "arguments": "{}",
+    },
+    {"type": "mcp_approval_response", "approval_request_id": "mcpr_1", "approve": True},
+]
+TypeAdapter(list[ResponseInputItemParam]).validate_python(results, strict=True)
+responses("client_tool_results", model="gpt-5.6", more=results)
+
 thinking = {"type": "adaptive", "display": "omitted"}
 messages("reasoning_summary_off", thinking=thinking, output_config={"effort": "high"})
 responses("reasoning_summary", reasoning={"effort": "high", "summary": "detailed"})
@@ -201,7 +263,7 @@ def user(part):
 
 source = {"type": "base64", "media_type": "application/pdf", "data": PDF}
 messages("citations", user({"type": "document", "source": source, "citations": {"enabled": True}}))
-messages("file_by_id", user({"type": "document", "source": {"type": "file", "file_id": "file-1"}}))
+messages("file_by_id", user({"type": "document", "source": {"type": "file", "file_id": "file_1"}}))
 chat("file_by_id", user({"type": "file", "file": {"file_id": "file-1"}}))
 responses("file_by_id", [{"type": "input_file", "file_id": "file-1"}])
 image = {"url": f"data:image/png;base64,{PNG}", "detail": "low"}

@@ -2,7 +2,9 @@
 
 use proptest::prelude::*;
 use serde_json::{Value, json};
-use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult, TurnInfo};
+use turnstream::item::{
+    Media, MediaSource, Part, ProviderData, RawJson, ResultKind, ToolResult, TurnInfo,
+};
 use turnstream::provider::{anthropic, gemini, openai_chat, openai_responses};
 use turnstream::request::System;
 use turnstream::tool::ToolSpec;
@@ -41,6 +43,40 @@ fn image_part() -> Part {
     Part::Image(Media::new("image/png", MediaSource::Data("iVBORw0KGgo=".into())))
 }
 
+/// A call of one of OpenAI's client tools, which the model `m` or another one has made.
+fn client_tool_call(id: &str, at: usize, is_own: bool) -> Item {
+    let action = json!({ "commands": ["ls"], "max_output_length": 5 });
+    let operation = json!({ "type": "delete_file", "path": "a" });
+    let actions = json!([{ "type": "wait" }]);
+    let (arguments, item) = match at {
+        0 => (
+            action.clone(),
+            json!({ "type": "shell_call", "call_id": id,
+            "action": action }),
+        ),
+        1 => (
+            operation.clone(),
+            json!({ "type": "apply_patch_call", "call_id": id,
+            "operation": operation, "status": "completed" }),
+        ),
+        2 => (
+            json!({ "actions": actions }),
+            json!({ "type": "computer_call", "call_id": id,
+            "actions": actions, "pending_safety_checks": [] }),
+        ),
+        _ => (
+            json!({ "name": "t", "arguments": {} }),
+            json!({ "type": "mcp_approval_request",
+            "id": id, "server_label": "s", "name": "t", "arguments": "{}" }),
+        ),
+    };
+    let model = if is_own { "m" } else { "other" };
+    let value = RawJson::from(json!({ "item": item }));
+    let data = ProviderData { provider: "openai_responses".into(), model: model.into(), value };
+    let call = Item::tool_call(id, "t", arguments.to_string());
+    Item { provider_data: Some(data.into()), ..call }
+}
+
 /// One step of a conversation.
 fn any_conversation_step() -> impl Strategy<Value = Vec<Item>> {
     let said = prop_oneof![
@@ -48,6 +84,8 @@ fn any_conversation_step() -> impl Strategy<Value = Vec<Item>> {
         any_text().prop_map(Item::reasoning),
         (any_id(), any_id(), any_arguments())
             .prop_map(|(id, name, args)| Item::tool_call(id, name, args)),
+        (any_id(), 0..4_usize, any::<bool>())
+            .prop_map(|(id, at, is_own)| client_tool_call(&id, at, is_own)),
     ];
     let turn = (prop::collection::vec(said, 1..4), any::<bool>(), 0..4_usize, any_text());
     let turn = turn.prop_map(|(mut items, whole, answered, text)| {

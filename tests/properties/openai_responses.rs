@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use turnstream::item::ItemKind;
 use turnstream::provider::Decoding;
 use turnstream::provider::openai_responses::Decoder;
-use turnstream::request::ToolSpec;
+use turnstream::request::{ClientTool, ToolSpec};
 use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
@@ -176,7 +176,12 @@ proptest! {
             let items = [vec![Item::user("x")], round.history_items(nth).split_off(1)].concat();
             let input = |model: &str| -> Vec<Value> {
                 let input = fixture::encode_input(items.clone(), model);
-                let own = |item: &Value| item["role"] != "user" && item["type"] != "function_call_output";
+                let own = |item: &Value| {
+                    let kind = item["type"].as_str().unwrap_or_default();
+                    item["role"] != "user"
+                        && !kind.ends_with("_output")
+                        && kind != "mcp_approval_response"
+                };
                 input.into_iter().filter(own).collect()
             };
             // Reasoning at the end is not followed by any item.
@@ -202,7 +207,7 @@ struct ConversationRound {
 }
 
 fn any_round() -> impl Strategy<Value = ConversationRound> {
-    (vec(0..4_u8, 0..6), prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
+    (vec(0..6_u8, 0..6), prop::bool::weighted(0.1), prop::bool::weighted(0.2)).prop_map(
         |(kinds, interrupted, instructed)| ConversationRound {
             output_kinds: kinds,
             is_interrupted: interrupted,
@@ -217,6 +222,10 @@ impl ConversationRound {
             0 => reasoning_item(&format!("rs_{nth}_{at}"), "e"),
             1 => message_item(&format!("m_{nth}_{at}"), "words"),
             2 => function_call_item(&format!("fc_{nth}_{at}"), &format!("c_{nth}_{at}"), "{}"),
+            3 => json!({ "type": "shell_call", "id": format!("sh_{nth}_{at}"),
+                "call_id": format!("s_{nth}_{at}"), "action": { "commands": ["ls"] } }),
+            4 => json!({ "type": "mcp_approval_request", "id": format!("mcpr_{nth}_{at}"),
+                "server_label": "wiki", "name": "find", "arguments": "{}" }),
             _ => json!({ "type": "web_search_call", "id": format!("ws_{nth}_{at}") }),
         };
         self.output_kinds.iter().enumerate().map(item).collect()
@@ -230,7 +239,10 @@ impl ConversationRound {
         if !self.is_interrupted {
             list.push(response_completed(json!([])));
         }
-        let turn = match decode_turn(&list) {
+        let approval = ClientTool::McpApproval { server: "wiki".into() };
+        let tools = [ClientTool::Shell.spec(), approval.spec()];
+        let decoder = Decoder::new(MODEL).with_tools(tools);
+        let turn = match fold_turn(decode_events_with(decoder, sse_body(&list))) {
             Ok(turn) => turn.to_history_items(),
             Err(error) => error.find_source::<PartialTurn>().unwrap().items(),
         };

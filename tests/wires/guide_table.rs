@@ -13,9 +13,9 @@ use turnstream::item::{
 };
 use turnstream::provider::{anthropic, gemini, ollama, openai_chat, openai_responses};
 use turnstream::request::{
-    Cache, CodeExecution, Effort, FileSearch, McpServer, Options, Output, OutputSchema, Reasoning,
-    ReasoningSummary, ServerTool, ServiceTier, ToolChoice, ToolSpec, Verbosity, WebFetch,
-    WebSearch,
+    Cache, ClientTool, CodeExecution, Effort, FileSearch, McpServer, Options, Output, OutputSchema,
+    PromptCacheRetention, Reasoning, ReasoningSummary, ServerTool, ServiceTier, ToolChoice,
+    ToolSpec, Verbosity, WebFetch, WebSearch,
 };
 use turnstream::{Error, ErrorKind, History, Item, Request};
 
@@ -191,6 +191,13 @@ fn option_rows() -> Vec<TableRow> {
             "`prompt_cache_key`",
             Options { prompt_cache_key: Some("k".into()), ..Options::default() },
         ),
+        (
+            "`prompt_cache_retention`",
+            Options {
+                prompt_cache_retention: Some(PromptCacheRetention::Day),
+                ..Options::default()
+            },
+        ),
         ("`output`: JSON", Options { output: Output::Json, ..Options::default() }),
         ("`output`: schema", Options { output: Output::Schema(schema), ..Options::default() }),
         ("`cache`: off", Options { cache: Cache::Off, ..Options::default() }),
@@ -208,27 +215,36 @@ fn option_rows() -> Vec<TableRow> {
             },
         ),
     ];
-    let mut strict = base_request();
-    strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
     let mut cited = base_request();
     let report = Part::file("application/pdf", BASE64_MARK);
     cited.history.push(Item::user(vec![report]));
     cited.context = cited.history.clone();
     let uncited = cited.clone();
     cited.options.citations = true;
-    let tool_rows = [
+    let option_rows =
+        set.into_iter().map(|(name, options)| (name, base_request().with_options(options)));
+    let plain = base_request();
+    let rows = option_rows.chain(tool_rows()).map(|(name, set)| table_row(name, &plain, &set));
+    rows.chain([table_row("`citations`", &uncited, &cited)]).collect()
+}
+
+/// Requests with a tool that not every wire has.
+fn tool_rows() -> Vec<(&'static str, Request)> {
+    let mut strict = base_request();
+    strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
+    let with_approvals = McpServer { require_approval: true, ..McpServer::default() };
+    let mut with_client_tool = base_request();
+    with_client_tool.tools = vec![ClientTool::Shell.spec()].into();
+    vec![
         ("a strict tool", strict),
         ("`server_tools`: web search", with_server_tool(WebSearch::default())),
         ("`server_tools`: web fetch", with_server_tool(WebFetch::default())),
         ("`server_tools`: code execution", with_server_tool(CodeExecution::default())),
         ("`server_tools`: file search", with_server_tool(FileSearch::default())),
         ("`server_tools`: MCP server", with_server_tool(McpServer::default())),
-    ];
-    let option_rows =
-        set.into_iter().map(|(name, options)| (name, base_request().with_options(options)));
-    let plain = base_request();
-    let rows = option_rows.chain(tool_rows).map(|(name, set)| table_row(name, &plain, &set));
-    rows.chain([table_row("`citations`", &uncited, &cited)]).collect()
+        ("`server_tools`: MCP server, approvals", with_server_tool(with_approvals)),
+        ("a client tool", with_client_tool),
+    ]
 }
 
 /// The plain request, with a server tool beside its own tool.
@@ -313,8 +329,15 @@ fn media_rows() -> Vec<ContentRow> {
     let image = |media_type: &'static str| Part::image(media_type, BASE64_MARK);
     let file = |media_type: &'static str| Part::file(media_type, BASE64_MARK);
     let url = |name: &str| MediaSource::Url(format!("https://a.example/{name}"));
-    // The id has the form of Gemini's ids. The other wires accept ids of any form.
-    let id = || MediaSource::FileId("files/MARK".to_owned());
+    // The id has the form of the vendor's ids.
+    let id = |wire: &str| {
+        let prefix = match wire {
+            "anthropic" => "file_",
+            "gemini" => "files/",
+            _ => "file-",
+        };
+        MediaSource::FileId(format!("{prefix}MARK"))
+    };
     let named = || Part::file("application/pdf", b"%PDF-1.7").with_name("MARK.pdf");
     let user = |part: Part| vec![Item::user(vec!["look".into(), part])];
     let result = |part: Part| items_with_result(ResultKind::Ok, part.into());
@@ -322,12 +345,12 @@ fn media_rows() -> Vec<ContentRow> {
         ("an image: PNG, JPEG, GIF or WebP", Box::new(move |_| user(image("image/png")))),
         ("an image of another type", Box::new(move |_| user(image("image/bmp")))),
         ("an image by URL", Box::new(move |_| user(Part::image("image/png", url("MARK.png"))))),
-        ("an image by id", Box::new(move |_| user(Part::image("image/png", id())))),
+        ("an image by id", Box::new(move |wire| user(Part::image("image/png", id(wire))))),
         ("an image as a file", Box::new(move |_| user(file("image/png")))),
         ("a PDF", Box::new(move |_| user(file("application/pdf")))),
         ("the name of a PDF", Box::new(move |_| user(named()))),
         ("a PDF by URL", Box::new(move |_| user(Part::file("application/pdf", url("MARK.pdf"))))),
-        ("a PDF by id", Box::new(move |_| user(Part::file("application/pdf", id())))),
+        ("a PDF by id", Box::new(move |wire| user(Part::file("application/pdf", id(wire))))),
         ("a text file", Box::new(move |_| user(file("text/plain")))),
         ("an office document", Box::new(move |_| user(file(DOCX)))),
         ("audio", Box::new(move |_| user(file("audio/wav")))),

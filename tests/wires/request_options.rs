@@ -30,13 +30,19 @@ const WIRES: [Wire; 6] =
 
 impl Wire {
     fn encode(self, request: &Request) -> Result<Value, Error> {
+        self.encode_for_model(request, None)
+    }
+
+    /// Encodes a request to one of OpenAI's models, if the wire has them.
+    fn encode_for_model(self, request: &Request, model: Option<&str>) -> Result<Value, Error> {
+        let gpt = model.filter(|model| model.starts_with("gpt")).unwrap_or("gpt-5.1");
         let body = match self {
             Self::Messages => anthropic::encode(request, "claude-sonnet-4-5"),
-            Self::Chat => openai_chat::encode(request, "gpt-5.1", &openai_chat::Dialect::OPENAI),
+            Self::Chat => openai_chat::encode(request, gpt, &openai_chat::Dialect::OPENAI),
             Self::CompatibleChat => {
                 openai_chat::encode(request, "any", &openai_chat::Dialect::MINIMAL)
             }
-            Self::Responses => openai_responses::encode(request, "gpt-5.1"),
+            Self::Responses => openai_responses::encode(request, gpt),
             Self::Gemini => gemini::encode(request, "gemini-3-pro"),
             Self::Ollama => ollama::encode(request, "qwen3", &ollama::Chat::default()),
         }?;

@@ -23,7 +23,7 @@ pub struct EffortNames {
 }
 
 impl EffortNames {
-    /// The names used by OpenAI, from `none` to `xhigh`.
+    /// The names used by OpenAI, from `none` to `xhigh`. GPT-5.6 and later models also have `max`.
     pub const OPENAI: Self = Self {
         off: "none",
         minimal: "minimal",

@@ -8,6 +8,7 @@ pub(in crate::provider) mod effort_names;
 pub(in crate::provider) mod encode_context;
 pub(in crate::provider) mod encoded_tools;
 pub(in crate::provider) mod failure;
+pub(in crate::provider) mod file_ids;
 pub(in crate::provider) mod frame_template;
 pub(in crate::provider) mod function_tool;
 pub(in crate::provider) mod lenient;

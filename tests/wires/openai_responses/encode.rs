@@ -201,13 +201,14 @@ fn options_are_encoded() {
     ] {
         check(Options { tool_choice: choice, ..default() }, json!({ "tool_choice": word }));
     }
+    // GPT-5.1 has three levels.
     for (effort, word) in [
-        (Effort::Minimal, "minimal"),
+        (Effort::Minimal, "low"),
         (Effort::Low, "low"),
         (Effort::Medium, "medium"),
         (Effort::High, "high"),
-        (Effort::XHigh, "xhigh"),
-        (Effort::Max, "xhigh"),
+        (Effort::XHigh, "high"),
+        (Effort::Max, "high"),
     ] {
         let reasoning = Some(Reasoning::Effort(effort));
         let expected = json!({ "reasoning": { "effort": word, "summary": "auto" } });

@@ -1,6 +1,7 @@
 //! The Responses wire: responses of servers, and requests to them.
 
 mod calls;
+mod client_tools;
 mod encode;
 mod fixture;
 mod hosted_tools;

@@ -147,3 +147,121 @@ async fn a_request_may_name_another_model() {
     let turn = model(&server).stream_turn(request).into_turn().await.unwrap();
     assert_eq!(turn.items()[0].provider_data.as_ref().unwrap().model, "gpt-5.2");
 }
+
+/// A server that answers the requests in turn with these output items, and then with a text.
+async fn server_of(outputs: Vec<Vec<Value>>) -> LoopbackServer {
+    let server = LoopbackServer::start(move |request| {
+        let body: Value = serde_json::from_slice(&request.body).unwrap();
+        let violations = turnstream_testing::lint::request(
+            turnstream_testing::Wire::OpenAiResponses,
+            MODEL,
+            &body,
+        );
+        assert_eq!(violations, Vec::<String>::new(), "{body:#}");
+        let answered = |item: &&Value| {
+            item["type"].as_str().unwrap_or_default().ends_with("_output")
+                || item["type"] == "mcp_approval_response"
+        };
+        let turn = body["input"].as_array().unwrap().iter().filter(answered).count();
+        let list = match outputs.get(turn) {
+            Some(output) => vec![response_created(), response_completed(output.clone())],
+            None => vec![text_delta(0, "Done."), response_completed(json!([]))],
+        };
+        http_response(200, "text/event-stream", sse_body(&list))
+    });
+    server.await.unwrap()
+}
+
+fn last_input(server: &LoopbackServer) -> Vec<Value> {
+    let requests = server.requests();
+    let body: Value = serde_json::from_slice(&requests.last().unwrap().body).unwrap();
+    body["input"].as_array().unwrap().clone()
+}
+
+#[tokio::test]
+async fn an_agent_runs_a_shell_and_answers_a_pending_call_of_a_computer() {
+    use turnstream::Tool;
+    use turnstream::item::Part;
+    use turnstream::request::ClientTool;
+    use turnstream::tool::{ToolOutput, Verdict};
+
+    let shell = json!({ "type": "shell_call", "id": "sh_1", "call_id": "call_1",
+        "action": { "commands": ["pwd"] }, "status": "completed" });
+    let computer = json!({ "type": "computer_call", "id": "cu_1", "call_id": "call_2",
+        "actions": [{ "type": "screenshot" }], "pending_safety_checks": [],
+        "status": "completed" });
+    let server = server_of(vec![vec![shell.clone()], vec![computer.clone()]]).await;
+    let run_shell = Tool::raw(ClientTool::Shell.spec(), |args, _| async move {
+        assert_eq!(args, json!({ "commands": ["pwd"] }));
+        "/home"
+    });
+    let tools = [run_shell.unwrap(), Tool::external(ClientTool::Computer.spec()).unwrap()];
+    let agent = Agent::new(model(&server)).with_tools(tools);
+    let outcome = agent.run("Where am I?").outcome().await;
+    assert_eq!((outcome.reason, &outcome.error), (EndReason::Pending, &None));
+    assert_eq!(outcome.pending[0].name, "computer");
+    assert_eq!(outcome.pending[0].arguments, r#"{"actions":[{"type":"screenshot"}]}"#);
+
+    let screen = ToolOutput::ok(vec![Part::image("image/png", b"\x89PNG")]);
+    let answers = [(outcome.pending[0].clone(), Verdict::Output(screen))];
+    let outcome = agent.resume(outcome.history, answers).unwrap().outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "Done."));
+    let exit = json!({ "type": "exit", "exit_code": 0 });
+    let screenshot = json!({ "type": "computer_screenshot",
+        "image_url": "data:image/png;base64,iVBORw==" });
+    assert_eq!(
+        last_input(&server)[1..],
+        [
+            shell,
+            json!({ "type": "shell_call_output", "call_id": "call_1",
+                "output": [{ "stdout": "/home", "stderr": "", "outcome": exit }] }),
+            computer,
+            json!({ "type": "computer_call_output", "call_id": "call_2", "output": screenshot }),
+        ]
+    );
+}
+
+#[tokio::test]
+async fn a_call_to_an_mcp_server_runs_only_after_its_approval() {
+    use turnstream::Tool;
+    use turnstream::request::{McpServer, Options};
+    use turnstream::tool::Verdict;
+
+    let request = |id: &str| {
+        json!({ "type": "mcp_approval_request", "id": id, "server_label": "wiki",
+            "name": "find", "arguments": "{}" })
+    };
+    let called = json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1",
+        "server_label": "wiki", "name": "find", "arguments": "{}", "output": "found" });
+    let server =
+        server_of(vec![vec![request("mcpr_1")], vec![called.clone(), request("mcpr_2")]]).await;
+    let (name, url) = ("wiki".to_owned(), "https://mcp.example".to_owned());
+    let wiki = McpServer { name, url, require_approval: true, ..McpServer::default() };
+    let options = Options { server_tools: vec![wiki.into()], ..Options::default() };
+    let agent = Agent::new(model(&server))
+        .with_options(options)
+        .with_tools([Tool::mcp_approval("wiki").unwrap()]);
+    let outcome = agent.run("Look it up").outcome().await;
+    assert_eq!((outcome.reason, &outcome.error), (EndReason::Pending, &None));
+    assert_eq!(outcome.pending[0].arguments, r#"{"name":"find","arguments":{}}"#);
+
+    let approved = [(outcome.pending[0].clone(), Verdict::Approve)];
+    let outcome = agent.resume(outcome.history, approved).unwrap().outcome().await;
+    assert_eq!(outcome.pending[0].call_id, "mcpr_2");
+    let denied = [(outcome.pending[0].clone(), Verdict::Deny("enough".into()))];
+    let outcome = agent.resume(outcome.history, denied).unwrap().outcome().await;
+    assert_eq!((outcome.reason, outcome.text.as_str()), (EndReason::Completed, "Done."));
+    let answer = |id: &str, approve: bool| json!({ "type": "mcp_approval_response", "approval_request_id": id, "approve": approve });
+    let mut denial = answer("mcpr_2", false);
+    denial["reason"] = json!("Denied: enough");
+    assert_eq!(
+        last_input(&server)[1..],
+        [request("mcpr_1"), answer("mcpr_1", true), called, request("mcpr_2"), denial]
+    );
+    // Without the tool, the run ends with an error, and nothing is approved.
+    let requests = server.requests().len();
+    let agent = Agent::new(model(&server));
+    let outcome = agent.run("Look it up").outcome().await;
+    assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Unsupported);
+    assert_eq!(server.requests().len(), requests + 1);
+}

@@ -102,6 +102,14 @@ fn openais_annotations_have_ranges_in_bytes() {
     assert_eq!(cited[1].file_id.as_deref(), Some("file-1"));
     assert_eq!((cited[1].title.as_deref(), &cited[1].range), (Some("a.pdf"), &None));
 
+    // The item's text is that of both parts.
+    let part = |text: &str, annotations: Value| json!({ "type": "output_text", "text": text, "annotations": annotations });
+    let content = json!([part("Café ", json!([])), part("in Oslo.", json!([annotation]))]);
+    let cited = read(text, "openai_responses", json!({ "item": { "content": content } }));
+    assert_eq!(text.get(cited[0].range.clone().unwrap()), Some("in O"));
+    let cited = read("Other.", "openai_responses", json!({ "item": { "content": content } }));
+    assert_eq!(cited[0].range, None, "the text has changed");
+
     let nested = json!({ "type": "url_citation", "url_citation": { "url": "https://b.example",
         "title": "B", "start_index": 5, "end_index": 999 } });
     let cited = read(text, "openai_chat", json!({ "annotations": [nested] }));

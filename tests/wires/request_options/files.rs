@@ -31,8 +31,9 @@ fn check_refused(wire: Wire, part: Part) {
 #[test]
 fn a_file_is_sent_by_the_id_that_the_provider_assigned() {
     let pdf = || Part::file("application/pdf", by_id("file-1"));
-    let document = json!({ "type": "document", "source": { "type": "file", "file_id": "file-1" } });
-    let mut messages = sent(Wire::Messages, pdf()).unwrap();
+    let of_anthropic = || Part::file("application/pdf", by_id("file_1"));
+    let document = json!({ "type": "document", "source": { "type": "file", "file_id": "file_1" } });
+    let mut messages = sent(Wire::Messages, of_anthropic()).unwrap();
     messages.as_object_mut().unwrap().shift_remove("cache_control");
     assert_eq!(messages, document);
     let chat = json!({ "type": "file", "file": { "file_id": "file-1" } });
@@ -51,8 +52,8 @@ fn a_file_is_sent_by_the_id_that_the_provider_assigned() {
 #[test]
 fn an_image_is_sent_by_its_id() {
     let image = || Part::image("image/png", by_id("file-1"));
-    let messages = sent(Wire::Messages, image()).unwrap();
-    assert_eq!(messages["source"], json!({ "type": "file", "file_id": "file-1" }));
+    let messages = sent(Wire::Messages, Part::image("image/png", by_id("file_1"))).unwrap();
+    assert_eq!(messages["source"], json!({ "type": "file", "file_id": "file_1" }));
     let responses = json!({ "type": "input_image", "file_id": "file-1", "detail": "auto" });
     assert_eq!(sent(Wire::Responses, image()).unwrap(), responses);
     for wire in [Wire::Chat, Wire::CompatibleChat, Wire::Gemini, Wire::Ollama] {
@@ -61,8 +62,55 @@ fn an_image_is_sent_by_its_id() {
 }
 
 #[test]
-fn an_id_that_gemini_does_not_accept_is_described_in_a_result_and_in_an_earlier_message() {
-    let pdf = || Part::file("application/pdf", by_id("file-1")).with_name("a.pdf");
+fn the_id_of_another_vendors_file_is_refused_before_the_request() {
+    let file = |id: &str| Part::file("application/pdf", by_id(id));
+    for (id, accepted) in [
+        ("file_011CNha8", vec![Wire::Messages]),
+        ("file-XjGxS3KT", vec![Wire::Chat, Wire::Responses]),
+        ("files/abc-123", vec![Wire::Gemini]),
+        // The id may be that of another server, which has copied the wire.
+        ("9b1deb4d", vec![Wire::Messages, Wire::Chat, Wire::Responses]),
+    ] {
+        for wire in WIRES {
+            match accepted.contains(&wire) {
+                true => drop(sent(wire, file(id)).unwrap()),
+                false => check_refused(wire, file(id)),
+            }
+        }
+    }
+}
+
+#[test]
+fn another_vendors_file_is_described_in_a_result_and_in_an_earlier_message() {
+    for wire in [Wire::Messages, Wire::Responses] {
+        let body = wire.encode(&request_with_files("files/abc")).unwrap().to_string();
+        let omitted = "[The file `a.pdf` (application/pdf) was omitted, because this model cannot";
+        assert_eq!(body.matches(omitted).count(), 2, "{wire:?}: {body}");
+        assert!(!body.contains("files/abc"), "{body}");
+    }
+}
+
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_server_that_has_copied_the_wire_receives_ids_of_any_form() {
+    use turnstream::http::HttpClient;
+    use turnstream::provider::{OpenAiResponses, Provider, Reply};
+    use turnstream::stream::TurnStreamExt;
+
+    let server = turnstream_testing::ModelServer::openai_responses(|_, _| Reply::text("ok"));
+    let server = server.await.unwrap();
+    let model = OpenAiResponses::new("m")
+        .with_base_url(server.url())
+        .unwrap()
+        .with_http_client(HttpClient::without_proxy());
+    let part = Part::file("application/pdf", by_id("file_1"));
+    let request = Request::new(History::from_items("h", [Item::user(part)]));
+    model.stream_turn(request).into_turn().await.unwrap();
+}
+
+/// A file in an earlier message and in a result.
+fn request_with_files(id: &str) -> Request {
+    let pdf = || Part::file("application/pdf", by_id(id)).with_name("a.pdf");
     let (call_id, name) = ("c1".to_owned(), "look".to_owned());
     let content = vec!["found".into(), pdf()].into();
     let result = ToolResult { call_id, name, content, kind: ResultKind::Ok, report: None };
@@ -73,7 +121,12 @@ fn an_id_that_gemini_does_not_accept_is_described_in_a_result_and_in_an_earlier_
         Item::text("So."),
         Item::user("And?"),
     ];
-    let body = Wire::Gemini.encode(&Request::new(History::from_items("h", items))).unwrap();
+    Request::new(History::from_items("h", items))
+}
+
+#[test]
+fn an_id_that_gemini_does_not_accept_is_described_in_a_result_and_in_an_earlier_message() {
+    let body = Wire::Gemini.encode(&request_with_files("file-1")).unwrap();
     let omitted = "[The file `a.pdf` (application/pdf) was omitted, because this model cannot \
                    receive it]";
     assert_eq!(body["contents"][0]["parts"][0]["text"], omitted);

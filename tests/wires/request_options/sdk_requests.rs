@@ -4,10 +4,13 @@
 use std::collections::BTreeSet;
 use std::fs;
 
-use turnstream::item::{Detail, MediaSource, Part};
+use turnstream::item::{
+    Content, Detail, MediaSource, Part, ProviderData, RawJson, ResultKind, ToolResult,
+};
 use turnstream::request::{
-    CodeExecution, Effort, FileSearch, McpServer, McpToken, Options, Reasoning, ReasoningSummary,
-    ServerTool, ServiceTier, ToolChoice, UserLocation, Verbosity, WebFetch, WebSearch,
+    Cache, ClientTool, CodeExecution, Effort, FileSearch, McpServer, McpToken, Options,
+    PromptCacheRetention, Reasoning, ReasoningSummary, ServerTool, ServiceTier, ToolChoice,
+    UserLocation, Verbosity, WebFetch, WebSearch,
 };
 
 use super::*;
@@ -36,6 +39,7 @@ fn request(option: &str, wire: Wire) -> Request {
         url: "https://mcp.example".into(),
         authorization: Some(McpToken::new("t")),
         allowed_tools,
+        ..McpServer::default()
     };
     match option {
         "strict_tool" => hello().with_tools([look_up.clone().with_strict(true)]),
@@ -70,6 +74,28 @@ fn request(option: &str, wire: Wire) -> Request {
         "prompt_cache_key" => {
             set(Options { prompt_cache_key: Some("k".into()), ..Options::default() })
         }
+        "prompt_cache_retention" => {
+            let prompt_cache_retention = Some(PromptCacheRetention::Day);
+            set(Options { prompt_cache_retention, ..Options::default() })
+        }
+        "long_cache" => set(Options { cache: Cache::Long, ..Options::default() }),
+        "effort_max" => {
+            let reasoning = Some(Reasoning::Effort(Effort::Max));
+            let reasoning_summary = Some(ReasoningSummary::Off);
+            let reasoning_summary = reasoning_summary.filter(|_| wire == Wire::Responses);
+            set(Options { reasoning, reasoning_summary, ..Options::default() })
+        }
+        "mcp_approval" => {
+            let server = McpServer { require_approval: true, ..wiki(Vec::new()) };
+            let request = beside(server.into());
+            let approval = ClientTool::McpApproval { server: "wiki".into() }.spec();
+            request.with_tools([look_up, approval])
+        }
+        "client_tools" => {
+            let tools = [ClientTool::Shell, ClientTool::ApplyPatch, ClientTool::Computer];
+            hello().with_tools(tools.map(ClientTool::spec))
+        }
+        "client_tool_results" => client_tool_results(),
         "reasoning_summary" => summary(ReasoningSummary::Detailed),
         "reasoning_summary_off" => summary(ReasoningSummary::Off),
         "logprobs" => set(Options { logprobs: Some(2), ..Options::default() }),
@@ -80,11 +106,69 @@ fn request(option: &str, wire: Wire) -> Request {
         }
         "citations" => part(Part::file("application/pdf", b"%PDF"))
             .with_options(Options { citations: true, ..Options::default() }),
-        "file_by_id" => part(Part::file("application/pdf", MediaSource::FileId("file-1".into()))),
+        "file_by_id" => {
+            let id = if wire == Wire::Messages { "file_1" } else { "file-1" };
+            part(Part::file("application/pdf", MediaSource::FileId(id.into())))
+        }
         "image_detail" => part(Part::image("image/png", b"\x89PNG").with_detail(Detail::Low)),
         "token_count" => hello().with_tools([look_up]),
         other => panic!("there is no request for {other} on {wire:?}"),
     }
+}
+
+/// A request that sends back a call of each client tool, with its result.
+fn client_tool_results() -> Request {
+    let call = |id: &str, spec: &ToolSpec, arguments: Value, item: Value| {
+        let (provider, model) = ("openai_responses".to_owned(), "gpt-5.6".to_owned());
+        let value = RawJson::from(json!({ "item": item }));
+        let data = ProviderData { provider, model, value };
+        let call = Item::tool_call(id, &spec.name, arguments.to_string());
+        Item { provider_data: Some(data.into()), ..call }
+    };
+    let action = json!({ "commands": ["pwd"] });
+    let operation = json!({ "type": "delete_file", "path": "a.md" });
+    let actions = json!([{ "type": "screenshot" }]);
+    let calls = [
+        (
+            "call_1",
+            ClientTool::Shell,
+            action.clone(),
+            json!({ "type": "shell_call", "call_id": "call_1", "action": action }),
+            "/home".into(),
+        ),
+        (
+            "call_2",
+            ClientTool::ApplyPatch,
+            operation.clone(),
+            json!({ "type": "apply_patch_call", "call_id": "call_2", "operation": operation,
+                "status": "completed" }),
+            "Deleted.".into(),
+        ),
+        (
+            "call_3",
+            ClientTool::Computer,
+            json!({ "actions": actions }),
+            json!({ "type": "computer_call", "id": "cu_1", "call_id": "call_3",
+                "actions": actions, "pending_safety_checks": [], "status": "completed" }),
+            Content::from(vec![Part::image("image/png", b"\x89PNG")]),
+        ),
+        (
+            "mcpr_1",
+            ClientTool::McpApproval { server: "wiki".into() },
+            json!({ "name": "find", "arguments": {} }),
+            json!({ "type": "mcp_approval_request", "id": "mcpr_1", "server_label": "wiki",
+                "name": "find", "arguments": "{}" }),
+            "approved".into(),
+        ),
+    ];
+    let mut items = vec![Item::user("hello")];
+    for (id, tool, arguments, item, content) in calls {
+        let item = call(id, &tool.spec(), arguments, item);
+        let tool_call = item.as_tool_call().expect("it is a call").clone();
+        let result = ToolResult::for_call(&tool_call, ResultKind::Ok, content);
+        items.extend([item, Item::tool_result(result)]);
+    }
+    Request::new(History::from_items("h", items))
 }
 
 /// Puts values that mean the same into the same form.
@@ -176,7 +260,10 @@ fn each_option_is_sent_as_the_vendors_own_library_sends_it() {
             other => panic!("there is no wire {other}"),
         };
         let mut theirs = line["body"].clone();
-        let mut ours = wire.encode(&request(option, wire)).unwrap();
+        // Some options depend on the model.
+        let model = line["body"]["model"].as_str();
+        let model = model.filter(|_| wire == Wire::Responses || wire == Wire::Chat);
+        let mut ours = wire.encode_for_model(&request(option, wire), model).unwrap();
         normalize(&mut ours);
         normalize(&mut theirs);
         for difference in differences(&ours, &theirs) {
@@ -185,5 +272,5 @@ fn each_option_is_sent_as_the_vendors_own_library_sends_it() {
         options.insert(format!("{option} on {wire:?}"));
     }
     assert!(failures.is_empty(), "{}", failures.join("\n"));
-    assert_eq!(options.len(), 43, "each request was compared");
+    assert_eq!(options.len(), 51, "each request was compared");
 }

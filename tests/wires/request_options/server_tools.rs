@@ -149,7 +149,7 @@ fn mcp_server() -> McpServer {
         name: "wiki".into(),
         url: "https://mcp.example/mcp".into(),
         authorization: Some(McpToken::new("secret")),
-        allowed_tools: Vec::new(),
+        ..McpServer::default()
     }
 }
 
@@ -180,6 +180,32 @@ fn an_mcp_server_is_declared_with_its_token() {
     assert_eq!(body["tools"][1], toolset);
     let body = Wire::Responses.encode(&with_tool(limited)).unwrap();
     assert_eq!(body["tools"][1]["allowed_tools"], json!(["search"]));
+}
+
+#[test]
+fn approvals_of_calls_to_an_mcp_server_are_requested_or_refused() {
+    let server = McpServer { require_approval: true, ..mcp_server() };
+    let request = with_tool(server);
+    let body = Wire::Responses.encode(&request).unwrap();
+    assert_eq!(body["tools"][1]["require_approval"], "always");
+    for wire in [Wire::Messages, Wire::Gemini] {
+        let error = wire.encode(&request).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported, "{wire:?}");
+        assert_eq!(error.parameter(), Some("server_tools.mcp.require_approval"), "{wire:?}");
+    }
+}
+
+#[test]
+fn the_outputs_of_hosted_tools_are_requested() {
+    let include = |tool: ServerTool| {
+        let body = Wire::Responses.encode(&with_tool(tool)).unwrap();
+        serde_json::from_value::<Vec<String>>(body["include"].clone()).unwrap()
+    };
+    let reasoning = "reasoning.encrypted_content";
+    let outputs = "code_interpreter_call.outputs";
+    assert_eq!(include(CodeExecution::default().into()), [reasoning, outputs]);
+    assert_eq!(include(FileSearch::default().into()), [reasoning, "file_search_call.results"]);
+    assert_eq!(include(WebSearch::default().into()), [reasoning]);
 }
 
 #[test]

@@ -5,7 +5,8 @@ use std::fs;
 use std::path::Path;
 
 use turnstream::request::{
-    Effort, Options, Reasoning, ReasoningSummary, ServiceTier, ToolChoice, Verbosity,
+    Cache, Effort, Options, PromptCacheRetention, Reasoning, ReasoningSummary, ServiceTier,
+    ToolChoice, Verbosity,
 };
 
 use super::*;
@@ -90,6 +91,39 @@ fn a_cache_key_is_sent_to_openai() {
         "prompt_cache_key",
         &[(Wire::Chat, fields.clone()), (Wire::Responses, fields)],
     );
+}
+
+#[test]
+fn the_retention_of_the_cache_is_sent_to_openai() {
+    for (retention, name) in
+        [(PromptCacheRetention::InMemory, "in_memory"), (PromptCacheRetention::Day, "24h")]
+    {
+        let options = Options { prompt_cache_retention: Some(retention), ..Options::default() };
+        let fields = json!({ "prompt_cache_retention": name });
+        check(
+            &with_options(options),
+            "prompt_cache_retention",
+            &[(Wire::Chat, fields.clone()), (Wire::Responses, fields)],
+        );
+    }
+}
+
+#[test]
+fn a_long_cache_is_sent_to_the_models_of_openai_that_have_two_durations() {
+    let request = with_options(Options { cache: Cache::Long, ..Options::default() });
+    for (model, expected) in [
+        ("gpt-5.6-sol", json!({ "ttl": "12h" })),
+        ("gpt-6", json!({ "ttl": "12h" })),
+        ("gpt-5.5", Value::Null),
+        ("o3", Value::Null),
+    ] {
+        let body = turnstream::provider::openai_responses::encode(&request, model).unwrap();
+        let body: Value = serde_json::from_slice(&body).unwrap();
+        assert_eq!(body["prompt_cache_options"], expected, "{model}");
+    }
+    let short = with_options(Options { cache: Cache::Short, ..Options::default() });
+    let body = turnstream::provider::openai_responses::encode(&short, "gpt-5.6").unwrap();
+    assert!(!String::from_utf8(body).unwrap().contains("prompt_cache_options"));
 }
 
 fn with_summary(reasoning: Option<Reasoning>, summary: ReasoningSummary) -> Request {
@@ -216,6 +250,7 @@ fn options_that_are_not_set_are_not_stored() {
         "logprobs",
         "citations",
         "prompt_cache_key",
+        "prompt_cache_retention",
     ] {
         assert!(json.get(name).is_none(), "{name}");
     }

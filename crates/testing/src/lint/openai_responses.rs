@@ -96,6 +96,25 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
                 bad,
             );
         }
+        "computer_call_output" => {
+            let output = &item["output"];
+            let has_screen = is_given(output, "image_url") || is_given(output, "file_id");
+            bad.require(output["type"] == "computer_screenshot" && has_screen)
+                .or_push(format_args!("Invalid '{place}.output': expected a screenshot."));
+        }
+        "shell_call_output" => {
+            check_required(item["output"].is_array(), &format!("{place}.output"), bad);
+        }
+        "apply_patch_call_output" => {
+            let status = text(&item["status"]);
+            bad.require(matches!(status, "completed" | "failed")).or_push(format_args!(
+                "Invalid value: '{status}'. Supported values are: 'completed' and 'failed'. \
+                 ({place}.status)"
+            ));
+        }
+        "mcp_approval_response" => {
+            check_required(item["approve"].is_boolean(), &format!("{place}.approve"), bad);
+        }
         "reasoning" => {
             check_required(item["summary"].is_array(), &format!("{place}.summary"), bad);
             check_stored(is_given(item, "encrypted_content"), bad);
@@ -162,6 +181,7 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     for id in calls.map(|call| text(&call["call_id"])).filter(|id| !answered.contains(id)) {
         bad.push(format_args!("No tool output found for function call {id}."));
     }
+    check_client_calls(items, bad);
     let ids = items.iter().filter_map(|item| item["id"].as_str());
     for id in repeated_values(ids) {
         bad.push(format_args!(
@@ -171,13 +191,55 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
     }
 }
 
+/// Checks that every call that the client must answer, other than a function call, is followed by
+/// exactly one answer, and that every answer follows its call.
+fn check_client_calls(items: &[Value], bad: &mut Violations) {
+    let mut open: Vec<(&str, &str)> = Vec::new();
+    for item in items {
+        let kind = text(&item["type"]);
+        let id = match kind {
+            "mcp_approval_request" => text(&item["id"]),
+            "mcp_approval_response" => text(&item["approval_request_id"]),
+            _ => text(&item["call_id"]),
+        };
+        let answered = match kind {
+            "shell_call" if item["environment"]["type"] == "container_reference" => continue,
+            "shell_call" | "apply_patch_call" | "computer_call" | "mcp_approval_request" => {
+                open.push((kind, id));
+                continue;
+            }
+            "shell_call_output" | "apply_patch_call_output" | "computer_call_output" => {
+                (kind.trim_end_matches("_output"), id)
+            }
+            "mcp_approval_response" => ("mcp_approval_request", id),
+            _ => continue,
+        };
+        match open.iter().position(|call| *call == answered) {
+            Some(at) => drop(open.swap_remove(at)),
+            // The server answers the calls in its own container.
+            None if kind == "shell_call_output" && is_given(item, "id") => {}
+            None => {
+                let (call, id) = answered;
+                bad.push(format_args!("No {call} found for {kind} with id {id}."));
+            }
+        }
+    }
+    for (kind, id) in open {
+        bad.push(format_args!("No tool output found for {kind} {id}."));
+    }
+}
+
 /// Checks that every reasoning item is followed by an item of another kind from the model.
 fn check_reasoning_items(items: &[Value], bad: &mut Violations) {
     for (at, item) in items.iter().enumerate().filter(|(_, item)| item["type"] == "reasoning") {
         let next = items[at + 1..].iter().find(|next| next["type"] != "reasoning");
         let followed = next.is_some_and(|next| match text(&next["type"]) {
             "" | "message" => next["role"] == "assistant",
-            "function_call_output" => false,
+            "function_call_output"
+            | "shell_call_output"
+            | "apply_patch_call_output"
+            | "computer_call_output"
+            | "mcp_approval_response" => false,
             _ => true,
         });
         bad.require(followed).or_push(format_args!(

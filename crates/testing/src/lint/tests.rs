@@ -363,6 +363,52 @@ fn responses_require_one_output_after_each_call() {
 }
 
 #[test]
+fn responses_require_one_answer_after_each_call_of_a_client_tool() {
+    let checker = responses();
+    let screen = json!({ "type": "computer_screenshot", "image_url": "data:image/png;base64,AA" });
+    for (call, answer) in [
+        (
+            json!({ "type": "shell_call", "call_id": "c", "action": { "commands": [] } }),
+            json!({ "type": "shell_call_output", "call_id": "c", "output": [] }),
+        ),
+        (
+            json!({ "type": "apply_patch_call", "call_id": "c", "operation": {} }),
+            json!({ "type": "apply_patch_call_output", "call_id": "c", "status": "failed" }),
+        ),
+        (
+            json!({ "type": "computer_call", "call_id": "c", "actions": [] }),
+            json!({ "type": "computer_call_output", "call_id": "c", "output": screen }),
+        ),
+        (
+            json!({ "type": "mcp_approval_request", "id": "c", "name": "t" }),
+            json!({ "type": "mcp_approval_response", "approval_request_id": "c", "approve": true }),
+        ),
+    ] {
+        checker.passes(&[("/input/7", call.clone()), ("/input/8", answer.clone())]);
+        checker.refuses(&[("/input/7", call.clone())], "No tool output found for");
+        checker.refuses(&[("/input/7", answer.clone())], "found for");
+        let (first, second) = (("/input/8", answer.clone()), ("/input/9", answer));
+        checker.refuses(&[("/input/7", call), first, second], "found for");
+    }
+    let in_container = json!({ "type": "shell_call", "id": "sh_1", "call_id": "c",
+        "environment": { "type": "container_reference" } });
+    let output =
+        json!({ "type": "shell_call_output", "id": "sho_1", "call_id": "c", "output": [] });
+    checker.passes(&[("/input/7", in_container), ("/input/8", output)]);
+    for (answer, says) in [
+        (json!({ "type": "computer_call_output", "call_id": "c", "output": "x" }), "a screenshot"),
+        (
+            json!({ "type": "computer_call_output", "call_id": "c",
+            "output": { "type": "computer_screenshot" } }),
+            "a screenshot",
+        ),
+    ] {
+        let call = json!({ "type": "computer_call", "call_id": "c", "actions": [] });
+        checker.refuses(&[("/input/7", call), ("/input/8", answer)], says);
+    }
+}
+
+#[test]
 fn responses_require_reasoning_to_be_followed_by_its_item() {
     let checker = responses();
     let reasoning =

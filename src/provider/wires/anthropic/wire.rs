@@ -16,7 +16,7 @@ const BETA_HEADER: &str = "anthropic-beta";
 
 /// The fields of a request that affect its number of tokens. The endpoint for counting rejects all
 /// other fields.
-const COUNTED_FIELDS: [&str; 8] = [
+const COUNTED_FIELDS: [&str; 12] = [
     "model",
     "messages",
     "system",
@@ -25,6 +25,10 @@ const COUNTED_FIELDS: [&str; 8] = [
     "thinking",
     "output_config",
     "mcp_servers",
+    "context_management",
+    "compaction",
+    "cache_control",
+    "speed",
 ];
 
 /// A model served over the Anthropic Messages API. This type is cheap to clone.

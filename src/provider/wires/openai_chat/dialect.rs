@@ -61,7 +61,7 @@ pub struct Dialect {
     /// The name of the service tier with the standard price, or `None` if the server does not
     /// support `service_tier`.
     pub standard_service_tier: Option<&'static str>,
-    /// Whether `prompt_cache_key` is supported.
+    /// Whether `prompt_cache_key` and `prompt_cache_retention` are supported.
     pub supports_prompt_cache_key: bool,
     /// The supported `response_format` values.
     pub output_forms: OutputForms,
@@ -140,6 +140,10 @@ pub enum ReasoningSetting {
     None,
     /// An effort is sent as `"reasoning_effort": "low"`.
     Effort(EffortNames),
+    /// An effort is sent as `"reasoning_effort": "low"`, under the names that OpenAI's models
+    /// accept. A level that a model lacks is replaced with the nearest one, if the model's name
+    /// says so.
+    OpenAiEffort,
     /// An effort is sent as `"reasoning": {"effort": "low"}`, and a budget as `"reasoning":
     /// {"max_tokens": 2000}`.
     Object(EffortNames),

@@ -66,7 +66,7 @@ impl Dialect {
         base_url: "https://api.openai.com/v1",
         max_tokens_field: "max_completion_tokens",
         tool_choice: ToolChoices::KeywordsNamedAndAllowed,
-        reasoning_setting: ReasoningSetting::Effort(EffortNames::OPENAI),
+        reasoning_setting: ReasoningSetting::OpenAiEffort,
         supports_verbosity: true,
         supports_logprobs: true,
         standard_service_tier: Some("default"),

@@ -88,6 +88,11 @@ pub(super) fn call_data(raw: &RawValue, after: Option<&str>) -> Option<RawJson> 
     passthrough_item_json(item.without(&["call_id", "name", "arguments"]), after)
 }
 
+/// Returns the fields to store for the call of a client tool: the whole item.
+pub(super) fn client_call_data(json: &str, after: Option<&str>) -> Option<RawJson> {
+    passthrough_item_json(OrderedFields::parse(json)?, after)
+}
+
 fn passthrough_item_json(item: OrderedFields<'_>, after: Option<&str>) -> Option<RawJson> {
     let text = serde_json::to_string(&PassthroughItem { item, after: after.map(Cow::Borrowed) });
     RawJson::parse(&text.ok()?).ok()
@@ -96,6 +101,21 @@ fn passthrough_item_json(item: OrderedFields<'_>, after: Option<&str>) -> Option
 impl<'a> PassthroughItem<'a> {
     pub(super) fn from_provider_data(data: &'a ProviderData) -> Option<Self> {
         data.value.deserialize_as().ok()
+    }
+
+    /// Returns the JSON of a stored item.
+    pub(super) fn client_call_json(data: &'a ProviderData) -> Option<&'a RawValue> {
+        #[derive(Deserialize)]
+        #[serde(bound(deserialize = "'de: 'a"))]
+        struct Stored<'a> {
+            item: &'a RawValue,
+        }
+        Some(data.value.deserialize_as::<Stored<'a>>().ok()?.item)
+    }
+
+    /// Returns the stored fields.
+    pub(super) fn into_item(self) -> OrderedFields<'a> {
+        self.item
     }
 
     /// Returns the message as it was received, with its text. Returns `None` if the history item's

@@ -5,6 +5,8 @@ use std::borrow::Cow;
 use super::blocks::{Block, CitationsConfig, Source};
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Media, MediaSource, Part};
+use crate::provider::codec::file_ids::FileIdVendor;
+use crate::provider::codec::portable_values::ServerKind;
 use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart};
 
 /// The supported image types: "Input should be 'image/jpeg', 'image/png', 'image/gif' or
@@ -37,6 +39,7 @@ fn plain_text_block(text: Cow<'_, str>) -> Block<'_> {
 pub(super) fn content_blocks(
     content: &Content,
     citations: Option<CitationsConfig>,
+    server: ServerKind,
     unsupported: UnsupportedPart,
 ) -> Result<Vec<Block<'_>>, Error> {
     let parts = match content {
@@ -45,7 +48,7 @@ pub(super) fn content_blocks(
     };
     let mut blocks = Vec::with_capacity(parts.len());
     for part in parts {
-        match unsupported.apply(part, content_block(part, citations))? {
+        match unsupported.apply(part, content_block(part, citations, server))? {
             PartOrText::Part(block) => blocks.extend(block),
             PartOrText::Text(text) => blocks.push(plain_text_block(text.into())),
         }
@@ -56,7 +59,11 @@ pub(super) fn content_blocks(
 fn content_block(
     part: &Part,
     citations: Option<CitationsConfig>,
+    server: ServerKind,
 ) -> Result<Option<Block<'_>>, Error> {
+    if let (ServerKind::Vendor, Part::Image(media) | Part::File(media)) = (server, part) {
+        FileIdVendor::Anthropic.ensure_own(media)?;
+    }
     match part {
         Part::Text { text } => Ok(text_block(text)),
         Part::Image(media) => image_block(media, &bare_media_type(media)).map(Some),

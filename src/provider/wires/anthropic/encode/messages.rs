@@ -96,7 +96,12 @@ impl<'a> Messages<'a> {
         let data = handoff(item, PROVIDER_NAME, model).data();
         match &item.kind {
             ItemKind::User { content } => {
-                self.push_user_blocks(content_blocks(content, self.citations, unsupported)?);
+                self.push_user_blocks(content_blocks(
+                    content,
+                    self.citations,
+                    self.server,
+                    unsupported,
+                )?);
             }
             // The API does not support system messages between other messages.
             ItemKind::System { text } => {
@@ -126,7 +131,8 @@ impl<'a> Messages<'a> {
             }
             ItemKind::ToolResult(result) => {
                 let unsupported = UnsupportedPart::IN_TOOL_RESULTS;
-                let mut content = content_blocks(&result.content, self.citations, unsupported)?;
+                let mut content =
+                    content_blocks(&result.content, self.citations, self.server, unsupported)?;
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(EMPTY_ERROR_TEXT));
@@ -318,7 +324,7 @@ pub(super) fn starts_user_message(item: &Item) -> bool {
         ItemKind::ToolResult(_) => true,
         ItemKind::User { content } => {
             // If an unsupported part is refused, nothing is sent.
-            content_blocks(content, None, UnsupportedPart::Described)
+            content_blocks(content, None, ServerKind::Vendor, UnsupportedPart::Described)
                 .is_ok_and(|blocks| !blocks.is_empty())
         }
         ItemKind::System { text } => text_block(text).is_some(),

@@ -85,8 +85,8 @@ use crate::request::{
 /// - An `output` schema is encoded as `output_config.format`. The schema's name is not sent,
 ///   because the API has no field for it.
 /// - `seed`, `frequency_penalty`, `presence_penalty`, `metadata`, `verbosity`, `logprobs`,
-///   `prompt_cache_key`, a `tool_choice` that allows only some tools, and JSON without a schema are
-///   [`Unsupported`](crate::ErrorKind::Unsupported).
+///   `prompt_cache_key`, `prompt_cache_retention`, a `tool_choice` that allows only some tools, and
+///   JSON without a schema are [`Unsupported`](crate::ErrorKind::Unsupported).
 /// - `citations` are enabled for all documents.
 /// - An `output` schema that the API cannot express, such as a map with arbitrary keys, is sent as
 ///   an instruction at the end of `system` instead.

@@ -102,6 +102,7 @@ impl<'a> Settings<'a> {
                 ("verbosity", options.verbosity.is_some()),
                 ("logprobs", options.logprobs.is_some()),
                 ("prompt_cache_key", options.prompt_cache_key.is_some()),
+                ("prompt_cache_retention", options.prompt_cache_retention.is_some()),
             ],
         )?;
         let service_tier = options.service_tier.as_ref().map(service_tier_name).transpose()?;

@@ -95,6 +95,8 @@ fn web_fetch(fetch: &WebFetch, has_citations: bool) -> Value {
 }
 
 fn mcp_server(server: &McpServer) -> Result<Value, Error> {
+    let name = "server_tools.mcp.require_approval";
+    ensure_options_unset(WIRE_NAME, &[(name, server.require_approval)])?;
     let fields = ObjectWriter::default()
         .set("type", "url")
         .set("name", &server.name)

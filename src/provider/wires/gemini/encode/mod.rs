@@ -51,8 +51,8 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 ///
 /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if all content of the
 /// request is empty. Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `user`,
-/// `metadata`, `verbosity`, `citations`, `prompt_cache_key`, `parallel_tool_calls: Some(false)` and
-/// a `seed` outside the range of `i32`.
+/// `metadata`, `verbosity`, `citations`, `prompt_cache_key`, `prompt_cache_retention`,
+/// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_for(request, model, Host::GeminiApi)
 }

@@ -53,6 +53,7 @@ pub(super) fn generation_config(
             ("verbosity", options.verbosity.is_some()),
             ("citations", options.citations),
             ("prompt_cache_key", options.prompt_cache_key.is_some()),
+            ("prompt_cache_retention", options.prompt_cache_retention.is_some()),
         ],
     )?;
     let seed = options.seed.map(i32::try_from).transpose();

@@ -94,7 +94,13 @@ fn file_search(search: &FileSearch) -> Value {
 
 fn mcp(server: &McpServer) -> Result<Value, Error> {
     let has_filter = !server.allowed_tools.is_empty();
-    ensure_options_unset(WIRE_NAME, &[("server_tools.mcp.allowed_tools", has_filter)])?;
+    ensure_options_unset(
+        WIRE_NAME,
+        &[
+            ("server_tools.mcp.allowed_tools", has_filter),
+            ("server_tools.mcp.require_approval", server.require_approval),
+        ],
+    )?;
     let mut transport = json!({ "url": server.url });
     if let Some(token) = mcp_token(server)? {
         transport["headers"] = json!({ "Authorization": format!("Bearer {token}") });

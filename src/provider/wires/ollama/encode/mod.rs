@@ -43,7 +43,7 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error for these options:
 ///
 /// - `user`, `metadata`, `reasoning_summary`, `verbosity`, `service_tier`, `citations` and
-///   `prompt_cache_key`
+///   `prompt_cache_key`, `prompt_cache_retention`
 /// - a `tool_choice` that requires a call or allows only some tools
 /// - `parallel_tool_calls: Some(false)`
 /// - a reasoning budget
@@ -64,6 +64,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
             ("service_tier", options.service_tier.is_some()),
             ("citations", options.citations),
             ("prompt_cache_key", options.prompt_cache_key.is_some()),
+            ("prompt_cache_retention", options.prompt_cache_retention.is_some()),
         ],
     )?;
     let names = request.tools.names_for(TOOL_NAME_RULE);

@@ -10,6 +10,7 @@ use crate::error::{Error, ErrorKind};
 use crate::item::{self, MediaSource};
 use crate::provider::codec::cache_control::CacheControl;
 use crate::provider::codec::encode_context::SystemZone;
+use crate::provider::codec::file_ids::FileIdVendor;
 use crate::provider::wires::openai::detail_name;
 use crate::provider::wires::openai_chat::dialect::{Dialect, MediaForms};
 
@@ -233,6 +234,7 @@ pub(super) fn media_part<'a>(part: &'a item::Part, dialect: &Dialect) -> Result<
                 (dialect.media_forms >= MediaForms::FileBytes, "a sound", part)
             }
             MediaSource::FileId(id) => {
+                FileIdVendor::OpenAi.ensure_own(media)?;
                 let part = json!({ "type": "file", "file": { "file_id": id } });
                 (dialect.supports_file_ids, "a file by id", part)
             }

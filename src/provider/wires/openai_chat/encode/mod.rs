@@ -76,7 +76,7 @@ pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u
     if dialect.stream_usage {
         body = body.set("stream_options", json!({ "include_usage": true }));
     }
-    body = set_options(body, options, dialect)?;
+    body = set_options(body, options, model, dialect)?;
     let server_tools = match omits_tools(request, dialect) {
         true => ServerTools::default(),
         false => ServerTools::encode(options, dialect)?,

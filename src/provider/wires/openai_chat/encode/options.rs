@@ -8,6 +8,7 @@ use crate::provider::codec::body::{
 };
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::{to_openai_output_schema, to_plain_output_schema};
+use crate::provider::wires::openai::openai_efforts;
 use crate::provider::wires::openai_chat::dialect::{
     Dialect, OutputForms, ReasoningSetting, ToolChoices,
 };
@@ -28,6 +29,7 @@ fn ensure_supported<T>(option: Option<T>, name: &str, is_known: bool) -> Result<
 pub(super) fn set_options(
     body: ObjectWriter,
     options: &Options,
+    model: &str,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let top_k = ensure_supported(options.top_k, "top_k", dialect.supports_top_k)?;
@@ -54,7 +56,7 @@ pub(super) fn set_options(
         .set_some("frequency_penalty", options.frequency_penalty)
         .set_some("presence_penalty", options.presence_penalty)
         .set_list("stop", &options.stop_sequences);
-    let body = set_reasoning(body, options.reasoning, dialect)?
+    let body = set_reasoning(body, options.reasoning, model, dialect)?
         .set_some("response_format", response_format(&options.output, dialect)?)
         .set_some(dialect.user_field.unwrap_or_default(), user)
         .set_some("metadata", metadata);
@@ -74,6 +76,11 @@ fn set_openai_options(
         "prompt_cache_key",
         dialect.supports_prompt_cache_key,
     )?;
+    let retention = ensure_supported(
+        options.prompt_cache_retention,
+        "prompt_cache_retention",
+        dialect.supports_prompt_cache_key,
+    )?;
     let standard = dialect.standard_service_tier;
     let tier = ensure_supported(options.service_tier.as_ref(), "service_tier", standard.is_some())?;
     let tier = tier.map(|tier| match tier {
@@ -85,7 +92,8 @@ fn set_openai_options(
         .set_some("logprobs", logprobs.map(|_| true))
         .set_some("top_logprobs", logprobs)
         .set_some("service_tier", tier)
-        .set_some("prompt_cache_key", cache_key))
+        .set_some("prompt_cache_key", cache_key)
+        .set_some("prompt_cache_retention", retention))
 }
 
 /// Sets the fields for the tool definitions, which are already encoded, and for the options that
@@ -150,6 +158,7 @@ fn allowed_tools(names: &[String], required: bool, tool_names: &ToolNames) -> Va
 fn set_reasoning(
     body: ObjectWriter,
     reasoning: Option<Reasoning>,
+    model: &str,
     dialect: &Dialect,
 ) -> Result<ObjectWriter, Error> {
     let Some(reasoning) = reasoning else { return Ok(body) };
@@ -161,6 +170,9 @@ fn set_reasoning(
     Ok(match (dialect.reasoning_setting, reasoning) {
         (ReasoningSetting::None, _) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
         (ReasoningSetting::Effort(names), _) => body.set("reasoning_effort", effort_name(names)?),
+        (ReasoningSetting::OpenAiEffort, _) => {
+            body.set("reasoning_effort", effort_name(openai_efforts(model))?)
+        }
         (ReasoningSetting::Object(_), Reasoning::Budget(tokens)) => {
             body.set("reasoning", json!({ "max_tokens": tokens }))
         }

@@ -16,7 +16,9 @@ use crate::provider::codec::failure::protocol_error;
 use crate::provider::codec::lenient::deserialize_json;
 use crate::provider::codec::logprobs::read_tokens;
 use crate::provider::wires::openai::arguments_text;
+use crate::provider::wires::openai_responses::client_tool_call::ClientToolCall;
 use crate::provider::wires::openai_responses::passthrough::{self, MessagePart, PROVIDER_NAME};
+use crate::request::ToolSpecs;
 use crate::small_map::SmallMap;
 use crate::turn::{MAX_ITEMS, TokenLogprob, TurnBuilder};
 use crate::usage::Billing;
@@ -294,6 +296,7 @@ impl OutputItems {
                     parts.emit_again(item_key(at), turn);
                 }
                 SlotKind::Call(_) => self.emit_call(at, turn),
+                SlotKind::ClientCall { call, .. } => call.emit(item_key(at), turn),
                 SlotKind::ProviderItem(_) => {}
             }
             if self.slots[at].is_done {
@@ -349,7 +352,9 @@ impl OutputItems {
     }
 
     pub(super) fn has_calls(&self) -> bool {
-        self.slots.iter().any(|slot| slot.kind.as_call().is_some())
+        let is_call =
+            |slot: &Slot| matches!(slot.kind, SlotKind::Call(_) | SlotKind::ClientCall { .. });
+        self.slots.iter().any(is_call)
     }
 
     /// Emits any truncated calls that have not been emitted yet.
@@ -509,7 +514,22 @@ impl OutputItems {
                 slot.data = deserialize_json(raw);
                 self.last_reasoning_id = Some(item.id.or_empty().to_owned());
             }
-            SlotKind::ProviderItem(_) => slot.data = deserialize_json(raw),
+            SlotKind::ProviderItem(item_type) => {
+                let json = deserialize_json(raw);
+                let call =
+                    json.as_ref().and_then(|it| ClientCall::read(it, &self.declared_tools.specs));
+                match (call, json) {
+                    (Some(call), Some(json)) => {
+                        slot.data = passthrough::client_call_data(json.as_str(), after);
+                        call.emit(key, turn);
+                        let item_type = std::mem::take(item_type);
+                        slot.kind = SlotKind::ClientCall { item_type, call };
+                    }
+                    (_, json) => slot.data = json,
+                }
+            }
+            // Such a call is done.
+            SlotKind::ClientCall { .. } => return Ok(()),
         }
         slot.is_done = true;
         self.emit_if_complete(at, turn);
@@ -524,7 +544,9 @@ impl OutputItems {
         match kind {
             SlotKind::Message(_) => turn.set_text_data(item_key(at), data),
             SlotKind::Reasoning(_) => turn.set_reasoning_data(item_key(at), data),
-            SlotKind::Call(_) => turn.set_tool_call_data(item_key(at), data),
+            SlotKind::Call(_) | SlotKind::ClientCall { .. } => {
+                turn.set_tool_call_data(item_key(at), data);
+            }
             SlotKind::ProviderItem(_) => turn.push_provider_item(data),
         }
     }
@@ -556,6 +578,34 @@ enum SlotKind {
     /// A provider-specific item of the given type. Once the item is finished, it is stored
     /// unchanged.
     ProviderItem(String),
+    /// A call of a declared client tool, as an item of the given type, which is finished.
+    ClientCall {
+        item_type: String,
+        call: ClientCall,
+    },
+}
+
+/// A call of a client tool.
+#[derive(Debug)]
+struct ClientCall {
+    id: String,
+    name: String,
+    arguments: String,
+}
+
+impl ClientCall {
+    /// Reads a finished item. Returns `None` if the item is not a call of one of the tools.
+    fn read(item: &RawJson, tools: &ToolSpecs) -> Option<Self> {
+        let call = ClientToolCall::parse(item.as_str())?;
+        let name = call.declared_tool(tools)?.name.clone();
+        Some(Self { id: call.id().to_owned(), name, arguments: call.arguments()? })
+    }
+
+    fn emit(&self, key: u32, turn: &mut TurnBuilder) {
+        turn.start_tool_call(key, &self.id, &self.name);
+        turn.push_tool_call_args(key, &self.arguments);
+        turn.end_tool_call(key);
+    }
 }
 
 impl SlotKind {
@@ -577,7 +627,10 @@ impl SlotKind {
 
     fn is_same_kind(&self, other: &Self) -> bool {
         match (self, other) {
-            (Self::ProviderItem(one), Self::ProviderItem(other)) => one == other,
+            (
+                Self::ProviderItem(one) | Self::ClientCall { item_type: one, .. },
+                Self::ProviderItem(other) | Self::ClientCall { item_type: other, .. },
+            ) => one == other,
             (one, other) => discriminant(one) == discriminant(other),
         }
     }
@@ -585,7 +638,10 @@ impl SlotKind {
     fn as_call(&self) -> Option<&Call> {
         match self {
             Self::Call(call) => Some(call),
-            Self::Message(_) | Self::Reasoning(_) | Self::ProviderItem(_) => None,
+            Self::Message(_)
+            | Self::Reasoning(_)
+            | Self::ProviderItem(_)
+            | Self::ClientCall { .. } => None,
         }
     }
 }
@@ -598,7 +654,8 @@ impl Slot {
             SlotKind::Message(_)
             | SlotKind::Reasoning(_)
             | SlotKind::Call(_)
-            | SlotKind::ProviderItem(_) => None,
+            | SlotKind::ProviderItem(_)
+            | SlotKind::ClientCall { .. } => None,
         }
     }
 

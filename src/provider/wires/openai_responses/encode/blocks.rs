@@ -4,7 +4,11 @@ use std::borrow::Cow;
 
 use serde::Serialize;
 
+use crate::error::Error;
 use crate::item::{Content, Detail, Media, MediaSource, Part};
+use crate::provider::codec::file_ids::FileIdVendor;
+use crate::provider::codec::portable_values::ServerKind;
+use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart};
 use crate::provider::wires::openai::detail_name;
 
 /// An element of the input, with its `type` as the first field.
@@ -29,7 +33,7 @@ pub(super) enum CallOutput<'a> {
 #[serde(tag = "type", rename_all = "snake_case")]
 pub(super) enum ContentPart<'a> {
     InputText {
-        text: &'a str,
+        text: Cow<'a, str>,
     },
     OutputText {
         text: &'a str,
@@ -55,26 +59,49 @@ pub(super) enum ContentPart<'a> {
     },
 }
 
-pub(super) fn content_parts(content: &Content) -> Vec<ContentPart<'_>> {
-    match content {
-        Content::Text(text) => text_part(text).into_iter().collect(),
-        Content::Parts(parts) => parts
-            .iter()
-            .filter_map(|part| match part {
-                Part::Text { text } => text_part(text),
-                Part::Image(media) => Some(ContentPart::InputImage {
-                    image_url: media.to_url(),
-                    file_id: file_id(media),
-                    detail: media.detail.map_or("auto", detail_name),
-                }),
-                Part::File(media) => Some(file_part(media)),
-            })
-            .collect(),
+/// Encodes the parts of a message or of a call's result.
+///
+/// # Errors
+///
+/// Returns an error for the file of another vendor, if `unsupported` does not replace it by a text.
+pub(super) fn content_parts(
+    content: &Content,
+    server: ServerKind,
+    unsupported: UnsupportedPart,
+) -> Result<Vec<ContentPart<'_>>, Error> {
+    let parts = match content {
+        Content::Text(text) => return Ok(text_part(text).into_iter().collect()),
+        Content::Parts(parts) => parts,
+    };
+    let mut encoded = Vec::with_capacity(parts.len());
+    for part in parts {
+        match unsupported.apply(part, content_part(part, server))? {
+            PartOrText::Part(part) => encoded.extend(part),
+            PartOrText::Text(text) => {
+                encoded.push(ContentPart::InputText { text: text.into() });
+            }
+        }
     }
+    Ok(encoded)
+}
+
+fn content_part(part: &Part, server: ServerKind) -> Result<Option<ContentPart<'_>>, Error> {
+    if let (ServerKind::Vendor, Part::Image(media) | Part::File(media)) = (server, part) {
+        FileIdVendor::OpenAi.ensure_own(media)?;
+    }
+    Ok(match part {
+        Part::Text { text } => text_part(text),
+        Part::Image(media) => Some(ContentPart::InputImage {
+            image_url: media.to_url(),
+            file_id: file_id(media),
+            detail: media.detail.map_or("auto", detail_name),
+        }),
+        Part::File(media) => Some(file_part(media)),
+    })
 }
 
 pub(super) fn text_part(text: &str) -> Option<ContentPart<'_>> {
-    (!text.is_empty()).then_some(ContentPart::InputText { text })
+    (!text.is_empty()).then_some(ContentPart::InputText { text: text.into() })
 }
 
 fn file_part(media: &Media) -> ContentPart<'_> {
@@ -97,7 +124,7 @@ fn file_part(media: &Media) -> ContentPart<'_> {
 }
 
 /// Returns the id of a file that was uploaded to OpenAI.
-fn file_id(media: &Media) -> Option<&str> {
+pub(super) fn file_id(media: &Media) -> Option<&str> {
     match &media.source {
         MediaSource::FileId(id) => Some(id),
         MediaSource::Data(_) | MediaSource::Url(_) => None,

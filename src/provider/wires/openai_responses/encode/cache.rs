@@ -1,5 +1,6 @@
 //! The encoder's state after the cached prefix.
 
+use super::client_tools::OpenClientCall;
 use crate::provider::codec::portable_values::{IssuedCallIds, ServerKind};
 use crate::request::ToolNames;
 
@@ -15,4 +16,6 @@ pub(super) struct EncodedPrefix {
     pub(super) was_interrupted: bool,
     /// The open calls whose ids are sent back unchanged.
     pub(super) issued_ids: IssuedCallIds,
+    /// The open calls whose answers are items of their own types.
+    pub(super) open_client_calls: Vec<OpenClientCall>,
 }

@@ -1,7 +1,10 @@
 //! Converts the items of a history to the input items of a request.
 
+use std::collections::HashSet;
+
 use super::blocks::{CallOutput, ContentPart, InputItem, content_parts, text_part};
 use super::cache::{EncodedPrefix, EncodingKey};
+use super::client_tools::{ItemOfCall, screenshot};
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::codec::encode_context::{ClosedElements, JsonArray, JsonElements};
@@ -9,6 +12,7 @@ use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::{
     ServerKind, arguments_as_object, has_media, result_text,
 };
+use crate::provider::codec::unsupported_part::UnsupportedPart;
 use crate::provider::handoff;
 use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::wires::openai_responses::passthrough::{
@@ -33,19 +37,23 @@ pub(super) struct InputItems<'a> {
     prefix: EncodedPrefix,
     /// The calls for the client that a later item answers.
     answered_calls: AnsweredCalls,
+    /// The calls whose results contain an image.
+    screenshots: HashSet<&'a str>,
     /// Whether a call for the client was omitted that a later request may contain, because its
     /// answer may still be appended.
     may_be_answered_later: bool,
 }
 
 impl<'a> InputItems<'a> {
-    /// Creates an empty collection for the items after the cached prefix, or for all items if
+    /// Creates an empty collection for `items`: the items after the cached prefix, or all items if
     /// `prefix` is `None`.
-    pub(super) fn new(
+    pub(super) fn new<I: Iterator<Item = &'a Item>>(
         (server, tool_names): &'a EncodingKey,
         prefix: Option<&EncodedPrefix>,
-        answered_calls: AnsweredCalls,
+        items: impl Fn() -> I,
     ) -> Self {
+        let results = items().filter_map(Item::as_tool_result);
+        let screenshots = results.filter(|result| screenshot(&result.content).is_some());
         Self {
             server: *server,
             tool_names,
@@ -53,21 +61,33 @@ impl<'a> InputItems<'a> {
             closed_elements: None,
             pending_reasoning: Vec::new(),
             prefix: prefix.cloned().unwrap_or_default(),
-            answered_calls,
+            answered_calls: AnsweredCalls::of(items()),
+            screenshots: screenshots.map(|result| result.call_id.as_str()).collect(),
             may_be_answered_later: false,
         }
     }
 
     /// Adds an item to the input. `at` is one past the item's index in the history.
-    pub(super) fn push(&mut self, item: &'a Item, at: usize, model: &str) -> Result<(), Error> {
-        self.push_item(item, model)?;
+    pub(super) fn push(
+        &mut self,
+        item: &'a Item,
+        at: usize,
+        model: &str,
+        unsupported: UnsupportedPart,
+    ) -> Result<(), Error> {
+        self.push_item(item, model, unsupported)?;
         if self.pending_reasoning.is_empty() && !self.may_be_answered_later {
             self.closed_elements = Some((at, self.written.0.len(), self.prefix.clone()));
         }
         Ok(())
     }
 
-    fn push_item(&mut self, item: &'a Item, model: &str) -> Result<(), Error> {
+    fn push_item(
+        &mut self,
+        item: &'a Item,
+        model: &str,
+        unsupported: UnsupportedPart,
+    ) -> Result<(), Error> {
         if std::mem::replace(&mut self.prefix.was_interrupted, item.interrupted) != item.interrupted
         {
             self.end_turn();
@@ -77,7 +97,8 @@ impl<'a> InputItems<'a> {
             ItemKind::User { content } => {
                 self.end_turn();
                 self.may_be_answered_later = false;
-                self.push_message("user", &content_parts(content))?;
+                let parts = content_parts(content, self.server, unsupported)?;
+                self.push_message("user", &parts)?;
             }
             ItemKind::System { text } => {
                 self.end_turn();
@@ -90,8 +111,13 @@ impl<'a> InputItems<'a> {
                 self.pending_reasoning.extend(thought);
             }
             ItemKind::ToolCall(call) => {
+                let has_screenshot = |id: &str| self.screenshots.contains(id);
+                let own = data.and_then(|data| ItemOfCall::read(data, call, has_screenshot));
                 let issued_id = self.server.issued_call_id(item, PROVIDER_NAME);
-                self.push_call(call, issued_id, data)?;
+                match own {
+                    Some(own) => self.push_client_call(own)?,
+                    None => self.push_call(call, issued_id, data)?,
+                }
             }
             ItemKind::ToolResult(result) => {
                 self.end_turn();
@@ -182,9 +208,30 @@ impl<'a> InputItems<'a> {
         }
     }
 
+    /// Adds the call of a client tool as an item of its own type.
+    fn push_client_call(&mut self, call: ItemOfCall<'_>) -> Result<(), Error> {
+        let is_linked = self.is_linked(&call.stored);
+        match is_linked {
+            true => self.flush_reasoning()?,
+            false => self.pending_reasoning.clear(),
+        }
+        let Some((item, open_call)) = call.into_item(is_linked) else { return Ok(()) };
+        self.prefix.open_client_calls.push(open_call);
+        self.written.push(&item)
+    }
+
     fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
+        let open = &mut self.prefix.open_client_calls;
+        if let Some(at) = open.iter().position(|call| call.is_answered_by(result)) {
+            let call = open.swap_remove(at);
+            return self.written.push(&call.answer(result));
+        }
         let output = match has_media(&result.content) {
-            true => CallOutput::Parts(content_parts(&result.content)),
+            true => CallOutput::Parts(content_parts(
+                &result.content,
+                self.server,
+                UnsupportedPart::IN_TOOL_RESULTS,
+            )?),
             false => CallOutput::Text(result_text(result)),
         };
         let id = self.prefix.issued_ids.result_id(&result.call_id);
@@ -194,10 +241,14 @@ impl<'a> InputItems<'a> {
     /// Returns an item's stored fields if they are linked to the preceding reasoning item. The API
     /// rejects an item that is sent with an id but without the linked reasoning item.
     fn linked_item<'d>(&self, data: &'d ProviderData) -> Option<PassthroughItem<'d>> {
-        let stored = PassthroughItem::from_provider_data(data)?;
+        PassthroughItem::from_provider_data(data).filter(|stored| self.is_linked(stored))
+    }
+
+    /// Returns whether a stored item is linked to the preceding reasoning item, or to none.
+    fn is_linked(&self, stored: &PassthroughItem<'_>) -> bool {
         let waiting = self.pending_reasoning.last().map(|(thought, _)| thought.id());
         let before = waiting.or(self.prefix.last_reasoning_id.as_deref());
-        (stored.after.as_deref() == before).then_some(stored)
+        stored.after.as_deref() == before
     }
 
     fn flush_reasoning(&mut self) -> Result<(), Error> {

@@ -2,6 +2,7 @@
 
 mod blocks;
 mod cache;
+mod client_tools;
 mod messages;
 mod options;
 mod server_tools;
@@ -9,11 +10,12 @@ mod server_tools;
 use std::borrow::Cow;
 
 use serde::Serialize;
+use serde_json::Value;
 
 use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::InputItems;
 use self::options::{
-    included_data, reasoning_options, refuse_unsupported, text_options, tool_choice,
+    cache_options, included_data, reasoning_options, refuse_unsupported, text_options, tool_choice,
 };
 use crate::error::Error;
 use crate::item::RawJson;
@@ -25,9 +27,8 @@ use crate::provider::codec::schema::{
     rewrite_parameters_of, to_openai_parameters_schema, to_openai_strict_schema,
 };
 use crate::provider::wires::openai::openai_service_tier;
-use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
 use crate::provider::wires::openai_responses::passthrough::PROVIDER_NAME;
-use crate::request::Request;
+use crate::request::{Request, ToolNames, ToolSpec};
 
 /// Encodes the body of a request to the Responses API.
 ///
@@ -45,12 +46,19 @@ use crate::request::Request;
 /// model does not support reasoning. Models without reasoning reject a request for encrypted
 /// reasoning. The elements of `include` in [`extra`](crate::request::Options::extra) are added; any
 /// value other than a list, such as `null`, replaces `include`.
+/// The outputs of code and the results of file searches are requested in the same way, if these
+/// [server tools](crate::request::ServerTool) are declared.
+///
+/// [`Cache::Long`](crate::request::Cache::Long) is sent to GPT-5.6 and later models. Otherwise,
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
 /// [Deferred](crate::tool::ToolSpec::deferred) tools are sent with `defer_loading`, after the tool
 /// `tool_search`, which searches them. Searches and their results are sent back exactly as
 /// received.
+///
+/// [Client tools](crate::request::ClientTool) are declared under their own types. Their calls are
+/// sent back exactly as received, each followed by an item with its result.
 ///
 /// # Errors
 ///
@@ -75,29 +83,21 @@ pub(super) fn encode_for(
     let names = &key.1;
     let context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
-    let answered_calls = AnsweredCalls::of(context.peek_items_to_encode());
-    let mut input = InputItems::new(&key, context.encoder_state(), answered_calls);
+    let items = || context.peek_items_to_encode();
+    let mut input = InputItems::new(&key, context.encoder_state(), items);
     for (at, item) in context.items_to_encode() {
-        input.push(item, at, model)?;
+        input.push(item, at, model, context.unsupported_part(at))?;
     }
     context.ensure_not_empty(input.is_empty(), "message")?;
     input.push_instruction(context.volatile_system())?;
-    let functions = encoded_tools(&request.tools, PROVIDER_NAME, names.rule(), |_, tool| {
-        Ok(FunctionTool {
-            r#type: "function",
-            name: names.sent_name(&tool.name),
-            description: &tool.description,
-            parameters: rewrite_parameters_of(
-                tool,
-                to_openai_parameters_schema,
-                to_openai_strict_schema,
-            )?,
-            strict: tool.strict,
-            defer_loading: tool.deferred,
-        })
+    let own = encoded_tools(&request.tools, PROVIDER_NAME, names.rule(), |_, tool| {
+        match tool.client_tool.as_ref().and_then(client_tools::declaration) {
+            Some(declaration) => Ok(OwnTool::Client(declaration)),
+            None => FunctionTool::new(tool, names).map(OwnTool::Function),
+        }
     })?;
     let on_server = options.server_tools.iter().map(server_tools::declaration);
-    let tools = append_elements(functions, &on_server.collect::<Result<Vec<_>, _>>()?)?;
+    let tools = append_elements(own, &on_server.collect::<Result<Vec<_>, _>>()?)?;
     let search: &[u8] = match request.tools.iter().any(|tool| tool.deferred) {
         true => TOOL_SEARCH,
         false => b"",
@@ -114,17 +114,19 @@ pub(super) fn encode_for(
         .set_some("temperature", options.temperature)
         .set_some("top_p", options.top_p)
         .set_some("top_logprobs", options.logprobs)
-        .set_object("reasoning", reasoning_options(options)?)
+        .set_object("reasoning", reasoning_options(options, model)?)
         .set_object("text", text_options(options)?)
         .set_some("service_tier", openai_service_tier(options))
         .set_some("prompt_cache_key", options.prompt_cache_key.as_ref())
+        .set_some("prompt_cache_retention", options.prompt_cache_retention)
+        .set_object("prompt_cache_options", cache_options(options, model))
         .set_some("instructions", instructions);
     let body = match tools.is_empty() {
         true => body,
         false => body.set_encoded("tools", &[b"[", search, &tools, b"]"]),
     };
     let body = body
-        .set_some("tool_choice", tool_choice(&options.tool_choice, names))
+        .set_some("tool_choice", tool_choice(&options.tool_choice, &request.tools, names))
         .set_some("parallel_tool_calls", options.parallel_tool_calls)
         .set_some("metadata", metadata)
         .set_some("safety_identifier", options.user.as_ref());
@@ -134,6 +136,14 @@ pub(super) fn encode_for(
 /// The hosted tool that searches the deferred tools, followed by a comma,
 /// <https://developers.openai.com/api/docs/guides/tools-tool-search>.
 const TOOL_SEARCH: &[u8] = br#"{"type":"tool_search"},"#;
+
+/// The declaration of a tool that the client runs.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum OwnTool<'a> {
+    Function(FunctionTool<'a>),
+    Client(Value),
+}
 
 #[derive(Serialize)]
 struct FunctionTool<'a> {
@@ -145,4 +155,21 @@ struct FunctionTool<'a> {
     strict: bool,
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     defer_loading: bool,
+}
+
+impl<'a> FunctionTool<'a> {
+    fn new(tool: &'a ToolSpec, names: &'a ToolNames) -> Result<Self, Error> {
+        Ok(Self {
+            r#type: "function",
+            name: names.sent_name(&tool.name),
+            description: &tool.description,
+            parameters: rewrite_parameters_of(
+                tool,
+                to_openai_parameters_schema,
+                to_openai_strict_schema,
+            )?,
+            strict: tool.strict,
+            defer_loading: tool.deferred,
+        })
+    }
 }

@@ -2,12 +2,15 @@
 
 use serde_json::{Value, json};
 
+use super::client_tools::tool_reference;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::effort_names::EffortNames;
 use crate::provider::codec::schema::to_openai_output_schema;
+use crate::provider::wires::openai::{gpt_version, openai_efforts};
 use crate::request::{
-    Options, Output, Reasoning, ReasoningSummary, ToolChoice, ToolNames, Verbosity,
+    Cache, Options, Output, Reasoning, ReasoningSummary, ServerTool, ToolChoice, ToolNames,
+    ToolSpec, Verbosity,
 };
 
 /// The name of the Responses API in error messages.
@@ -40,13 +43,13 @@ pub(super) fn supports_reasoning(model: &str) -> bool {
 
 /// Returns a request's `reasoning` object. If an effort is set, the object asks for a summary
 /// unless the options say otherwise, because OpenAI returns no other reasoning text.
-pub(super) fn reasoning_options(options: &Options) -> Result<ObjectWriter, Error> {
+pub(super) fn reasoning_options(options: &Options, model: &str) -> Result<ObjectWriter, Error> {
     let (effort, summary) = match options.reasoning {
         None => (None, None),
         Some(Reasoning::Off) => (Some(EffortNames::OPENAI.off), None),
         Some(Reasoning::Budget(_)) => return Err(unsupported_error(WIRE_NAME, "reasoning")),
         Some(Reasoning::Effort(effort)) => {
-            (Some(EffortNames::OPENAI.name_of(effort)), Some(ReasoningSummary::Auto))
+            (Some(openai_efforts(model).name_of(effort)), Some(ReasoningSummary::Auto))
         }
     };
     let summary = match options.reasoning_summary.filter(|_| effort != Some("none")).or(summary) {
@@ -82,20 +85,35 @@ pub(super) fn text_options(options: &Options) -> Result<ObjectWriter, Error> {
 pub(super) fn included_data(options: &Options, model: &str) -> Vec<&'static str> {
     let reasoning = supports_reasoning(model).then_some("reasoning.encrypted_content");
     let logprobs = options.logprobs.map(|_| "message.output_text.logprobs");
-    reasoning.into_iter().chain(logprobs).collect()
+    let has = |is_it: fn(&ServerTool) -> bool| options.server_tools.iter().any(is_it);
+    let outputs = has(|tool| matches!(tool, ServerTool::CodeExecution(_)))
+        .then_some("code_interpreter_call.outputs");
+    let results =
+        has(|tool| matches!(tool, ServerTool::FileSearch(_))).then_some("file_search_call.results");
+    [reasoning, logprobs, outputs, results].into_iter().flatten().collect()
 }
 
-pub(super) fn tool_choice(choice: &ToolChoice, names: &ToolNames) -> Option<Value> {
+/// Returns a request's `prompt_cache_options` object. Models before GPT-5.6 do not have it.
+/// <https://developers.openai.com/api/docs/guides/prompt-caching>
+pub(super) fn cache_options(options: &Options, model: &str) -> ObjectWriter {
+    let has_durations = gpt_version(model).is_some_and(|version| version >= (5, 6));
+    let is_long = has_durations && options.cache == Cache::Long;
+    ObjectWriter::default().set_some("ttl", is_long.then_some("12h"))
+}
+
+pub(super) fn tool_choice(
+    choice: &ToolChoice,
+    specs: &[ToolSpec],
+    names: &ToolNames,
+) -> Option<Value> {
     match choice {
         ToolChoice::Auto => None,
         ToolChoice::None => Some(json!("none")),
         ToolChoice::Required => Some(json!("required")),
-        ToolChoice::Tool(name) => {
-            Some(json!({ "type": "function", "name": names.sent_name(name) }))
-        }
+        ToolChoice::Tool(name) => Some(tool_reference(name, specs, names)),
         ToolChoice::Allowed { names: allowed, required } => {
-            let function = |name| json!({ "type": "function", "name": names.sent_name(name) });
-            let tools: Vec<_> = allowed.iter().map(|name| function(name)).collect();
+            let tools = allowed.iter().map(|name| tool_reference(name, specs, names));
+            let tools: Vec<_> = tools.collect();
             let mode = if *required { "required" } else { "auto" };
             Some(json!({ "type": "allowed_tools", "mode": mode, "tools": tools }))
         }

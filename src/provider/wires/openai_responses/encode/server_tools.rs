@@ -67,8 +67,8 @@ fn mcp(server: &McpServer) -> Result<Value, Error> {
         "type": "mcp",
         "server_label": server.name,
         "server_url": server.url,
-        // By default, the API asks the client to approve each call.
-        "require_approval": "never",
+        // The default is "always".
+        "require_approval": if server.require_approval { "always" } else { "never" },
     });
     if let Some(token) = mcp_token(server)? {
         tool["authorization"] = token.into();
