@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use serde_json::Value;
 use turnstream::agent::Budget;
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::context::{Compaction, Compactor, Window};
@@ -18,7 +19,8 @@ use turnstream::durable::{
 use turnstream::event::EndReason;
 use turnstream::hub::Command;
 use turnstream::item::{PendingCall, RawJson, ResultKind, ToolResult};
-use turnstream::provider::{Reply, Scripted};
+use turnstream::provider::{Reply, Scripted, openai_responses};
+use turnstream::request::{McpServer, McpToken};
 use turnstream::session::Entry;
 use turnstream::tool::{Tool, Toolkit};
 use turnstream::{Agent, Error, ErrorKind, History, Item};
@@ -423,4 +425,41 @@ async fn a_ten_mebibyte_result_is_the_same_if_its_call_is_executed_separately() 
 
 fn kinds(history: &History) -> Vec<ResultKind> {
     history.iter().filter_map(|item| item.as_tool_result()).map(|result| result.kind).collect()
+}
+
+/// A model that reports the token of the MCP server to which it connects.
+fn token_reader() -> Scripted {
+    Scripted::from_fn(|request, _| match openai_responses::encode(request, "m") {
+        Ok(body) => {
+            let body: Value = serde_json::from_slice(&body).unwrap();
+            Reply::text(body["tools"][0]["authorization"].as_str().unwrap_or("none"))
+        }
+        Err(error) => Reply::error(error),
+    })
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_token_of_an_mcp_server_that_a_hook_sets_is_sent_whichever_attempt_is_lost() {
+    for is_slow in [false, true] {
+        let calls = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&calls);
+        let set_token = hook::prepare_request(move |_, mut request| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            async move {
+                if is_slow {
+                    tokio::task::yield_now().await;
+                }
+                let (name, url) = ("wiki".to_owned(), "https://mcp.example".to_owned());
+                let authorization = Some(McpToken::new("secret"));
+                let wiki = McpServer { name, url, authorization, ..McpServer::default() };
+                request.options.server_tools.push(wiki.into());
+                request
+            }
+        });
+        let agent = Agent::new(token_reader()).with_hook(set_token);
+        assert_eq!(run_of(&agent).drive().await.unwrap().text, "secret");
+        assert_eq!(calls.load(Ordering::Relaxed), 1, "only a lost attempt calls the hook again");
+        let outcome = check_each_loss(async || run_of(&agent)).await;
+        assert_eq!(outcome.text, "secret");
+    }
 }

@@ -1,8 +1,8 @@
 //! Builds and sends the request for a turn.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
-use futures::{future, stream};
+use futures::{StreamExt, future, stream};
 
 use crate::agent::State;
 use crate::agent::decide::ends_with_tool_result;
@@ -13,11 +13,12 @@ use crate::agent::run::run_shared::RunShared;
 use crate::agent::settings::offered_tools;
 use crate::error::{Error, ErrorKind};
 use crate::event::Transition;
+use crate::lock::lock_ignoring_poison;
 use crate::propagation::TraceContexts;
 use crate::provider::should_fall_back;
-use crate::request::{Request, ToolChoice};
+use crate::request::{Request, ToolChoice, has_unknown_token, restore_tokens};
 use crate::stream::{InterruptTurn, TurnStream, seal};
-use crate::turn::TurnEvent;
+use crate::turn::{TurnBuilder, TurnEvent};
 use crate::world::EffectKind;
 
 /// Builds the next request from the state, and waits until it may be sent.
@@ -59,8 +60,8 @@ pub(in crate::agent) async fn next_request(
     Ok((state, Some(Box::new(request))))
 }
 
-/// Builds the request, including the changes made by hooks or, in a replay, the recorded changes.
-async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
+/// Builds the request, without the changes made by hooks.
+fn plain_request(run: &RunShared, state: &State) -> Request {
     let toolkit = run.toolkit();
     let tools = offered_tools(&toolkit, run.provider(state));
     let mut request = run.settings.build_request(&toolkit, tools, &state.history);
@@ -77,6 +78,12 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
         let choice = std::mem::take(&mut request.options.tool_choice);
         request.options.tool_choice = choice.without_requirement();
     }
+    request
+}
+
+/// Builds the request, including the changes made by hooks or, in a replay, the recorded changes.
+async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Error> {
+    let request = plain_request(run, state);
     if run.hooks().is_empty() {
         // If there are no hooks, nothing needs to be cloned.
         let unchanged = future::ready(Ok(PreparedRequest::default()));
@@ -84,15 +91,32 @@ async fn prepare_request(run: &RunShared, state: &State) -> Result<Request, Erro
         return Ok(prepared.into_request(request));
     }
     let (hooks, state, plain) = (run.hooks().clone(), state.clone(), request.clone());
+    // A world may return what it has stored, which does not contain the tokens of MCP servers.
+    let with_tokens = Arc::new(Mutex::new(Vec::new()));
+    let computed = Arc::clone(&with_tokens);
     let prepare = async move {
         let request = Box::new(hooks.transform_request(&state, plain.clone()).await?);
+        lock_ignoring_poison(&computed).clone_from(&request.options.server_tools);
         for error in state.helpers.take_failures() {
             hooks.on_failure(&state, &error);
         }
         Ok(PreparedRequest::Computed { original: Box::new(plain), prepared: request })
     };
     let prepared = run.perform_hooks(EffectKind::PreparedRequest, prepare).await?;
-    Ok(prepared.into_request(request))
+    let mut request = prepared.into_request(request);
+    restore_tokens(&mut request.options.server_tools, &lock_ignoring_poison(&with_tokens));
+    Ok(request)
+}
+
+/// Asks the hooks again for the tokens of MCP servers that an earlier attempt has not stored.
+async fn request_tokens(
+    run: &RunShared,
+    state: &State,
+    mut request: Request,
+) -> Result<Request, Error> {
+    let again = run.hooks().prepare_request(state, plain_request(run, state)).await?;
+    restore_tokens(&mut request.options.server_tools, &again.options.server_tools);
+    Ok(request)
 }
 
 /// Returns the number of turns whose calls have been answered in this run. If the run continues an
@@ -146,9 +170,24 @@ fn stream_turn(run: RunShared, state: State, mut request: Request) -> TurnStream
     }
     run.control().work.request_in_flight.set(true);
     let max_output_tokens = request.options.max_output_tokens;
-    let turn = run.provider(&state).stream_turn(request);
+    let turn = match has_unknown_token(&request.options.server_tools) {
+        true => stream_with_tokens(run.clone(), state.clone(), request),
+        false => run.provider(&state).stream_turn(request),
+    };
     turn.with_limits(run.settings.limits.limits.max_turn_bytes, max_output_tokens)
         .interrupted_by(TurnInterrupt { run, state })
+}
+
+/// Sends a request in which the token of an MCP server is unknown.
+fn stream_with_tokens(run: RunShared, state: State, request: Request) -> TurnStream {
+    let turn = TurnBuilder::from(&request);
+    let send = async move {
+        match request_tokens(&run, &state, request).await {
+            Ok(request) => run.provider(&state).stream_turn(request).left_stream(),
+            Err(error) => stream::iter([Err(error)]).right_stream(),
+        }
+    };
+    seal(turn, stream::once(send).flatten())
 }
 
 /// Interrupts a turn when a handle requests it.
