@@ -53,9 +53,16 @@
 //!
 //! - A string contains the text so far, never half of an escape or of a surrogate pair.
 //! - A number, a literal, and a string that the schema restricts (`enum`, `const`, `format` or
-//!   `pattern`) is absent until it has ended. So is a list of a fixed length, such as a tuple, and
-//!   an enum with data, because its variant is not known before.
+//!   `pattern`) is absent until it has ended. So is a list of a fixed length, such as a tuple.
 //! - A field is absent until its value has begun. Lists and objects contain the members so far.
+//! - An enum with data is absent until its tag has ended, which determines the variant. The inside
+//!   of the variant then grows. The tag can be a field of the object, or the name of its only
+//!   field: serde's [representations] "internally tagged", "adjacently tagged" and "externally
+//!   tagged". A variant with required fields is absent until they have begun. If the types of these
+//!   fields do not accept an incomplete value, the variant is absent until it has ended. So is an
+//!   untagged enum, and one that is flattened into a struct.
+//!
+//! [representations]: https://serde.rs/enum-representations.html
 //!
 //! Each member of a growing value is therefore equal to the member of the complete value, or begins
 //! like it. A type must accept this: each field must be an `Option` or have `#[serde(default)]`,

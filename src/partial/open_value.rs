@@ -3,10 +3,10 @@
 use std::slice;
 
 use serde::Deserializer;
-use serde::de::value::{BorrowedStrDeserializer, StrDeserializer};
+use serde::de::value::{BorrowedStrDeserializer, MapAccessDeserializer, StrDeserializer};
 use serde::de::{DeserializeSeed, Error as _, MapAccess, SeqAccess, Visitor};
 use serde::forward_to_deserialize_any;
-use serde_json::{Value, map};
+use serde_json::{Map, Value, map};
 
 use crate::partial::parser::{Container, Members};
 
@@ -35,12 +35,9 @@ impl<'de> Deserializer<'de> for OpenValue<'de> {
             (Some(Members::List(elements)), _) => {
                 visitor.visit_seq(Elements { ended: elements.iter(), open: self.open_member() })
             }
-            (Some(Members::Object { fields, name }), _) => visitor.visit_map(Fields {
-                ended: fields.iter(),
-                open_name: name.as_deref(),
-                open: self.open_member(),
-                value: None,
-            }),
+            (Some(Members::Object { fields, name }), _) => {
+                visitor.visit_map(Fields::new(fields, name.as_deref(), self.open_member()))
+            }
             (None, Some(string)) => visitor.visit_borrowed_str(string),
             (None, None) => visitor.visit_unit(),
         }
@@ -64,11 +61,18 @@ impl<'de> Deserializer<'de> for OpenValue<'de> {
         variants: &'static [&'static str],
         visitor: V,
     ) -> Result<V::Value, Self::Error> {
-        match (self.containers, self.string) {
-            ([], Some(string)) => {
+        match (self.containers.first().map(|it| &it.members), self.string) {
+            (None, Some(string)) => {
                 StrDeserializer::new(string).deserialize_enum(name, variants, visitor)
             }
-            _ => Err(Self::Error::custom("the variant is not complete")),
+            // The name of the object's only field is the variant.
+            (Some(Members::Object { fields, name: open_name }), _) => {
+                let fields = Fields::new(fields, open_name.as_deref(), self.open_member());
+                MapAccessDeserializer::new(fields).deserialize_enum(name, variants, visitor)
+            }
+            (Some(Members::List(_)) | None, _) => {
+                Err(Self::Error::custom("a list is not a variant"))
+            }
         }
     }
 
@@ -116,6 +120,16 @@ struct Fields<'a> {
 enum FieldValue<'a> {
     Ended(&'a Value),
     Open(OpenValue<'a>),
+}
+
+impl<'a> Fields<'a> {
+    fn new(
+        ended: &'a Map<String, Value>,
+        open_name: Option<&'a str>,
+        open: Option<OpenValue<'a>>,
+    ) -> Self {
+        Self { ended: ended.iter(), open_name, open, value: None }
+    }
 }
 
 impl<'de> MapAccess<'de> for Fields<'de> {

@@ -180,7 +180,7 @@ impl<T: DeserializeOwned> PartialValues<T> {
     where
         T: schemars::JsonSchema,
     {
-        let schema = PartialSchema::new(&schemars::schema_for!(T).to_value());
+        let mut schema = PartialSchema::new(&schemars::schema_for!(T).to_value());
         schema.check().map_err(|problem| {
             let name = T::schema_name();
             let message = format!("an incomplete value cannot be read as `{name}`: {problem}");

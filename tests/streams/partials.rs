@@ -39,7 +39,7 @@ enum Kind {
 #[derive(Clone, Debug, Default, PartialEq, Deserialize, JsonSchema)]
 struct Part {
     name: Option<String>,
-    /// A variant is not known before the end of the value.
+    /// The fields of the variants are required.
     shape: Option<Shape>,
 }
 
@@ -336,6 +336,164 @@ fn strings_grow_and_everything_else_appears_once_it_has_ended() {
     assert!(grown.iter().any(|form| form.parts.len() == 2 && form.parts[1].name.is_none()));
     assert!(grown.iter().any(|form| form.notes.get("n") == Some(&Part::default())));
     assert_eq!(grown.last(), serde_json::from_str(text).ok().as_ref());
+}
+
+/// An enum with data in each of serde's tagged representations.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+enum External {
+    Note { text: Option<String>, tags: Option<Vec<String>> },
+    Title(String),
+    Point(u8, u8),
+    Count(u8),
+    Strict { name: Strict },
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Internal {
+    Note { text: Option<String>, tags: Option<Vec<String>> },
+    Titled { title: String, stars: Option<u8> },
+    Rated { stars: u8 },
+    Strict { name: Strict },
+    Nothing,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "t", content = "c")]
+enum Adjacent {
+    Note { text: Option<String>, tags: Option<Vec<String>> },
+    Title(String),
+    Count(u8),
+    Nothing,
+}
+
+/// A type that accepts no incomplete value.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+struct Strict {
+    first: String,
+    last: String,
+}
+
+/// The values of a list with one element, whose text arrives character by character.
+fn grow_element<T>(text: &str) -> Vec<Vec<T>>
+where
+    T: Clone + std::fmt::Debug + PartialEq + serde::de::DeserializeOwned + JsonSchema,
+{
+    let text = format!("[{text}]");
+    let mut values = PartialValues::<Vec<T>>::of_calls("t").unwrap();
+    let (call_id, name) = ("c".to_owned(), "t".to_owned());
+    values.observe(&TurnEvent::ToolCallStart { call_id, name }.into());
+    let mut grown: Vec<Vec<T>> = Vec::new();
+    for piece in text.split("").filter(|piece| !piece.is_empty()) {
+        let (call_id, delta) = ("c".to_owned(), piece.into());
+        values.observe(&TurnEvent::ToolCallArgsDelta { call_id, delta }.into());
+        let Some(partial) = values.next_partial() else { continue };
+        let PartialState::Growing(value) = partial.state else { panic!("{partial:?}") };
+        grown.push(value);
+    }
+    grown.dedup();
+    assert_eq!(grown.last(), serde_json::from_str(&text).ok().as_ref(), "{text}");
+    grown
+}
+
+#[test]
+fn an_enum_with_data_grows_once_its_tag_has_ended() {
+    let external = |text: Option<&str>, tags: Option<&[&str]>| {
+        let (text, tags) = (
+            text.map(str::to_owned),
+            tags.map(|it| it.iter().map(|it| (*it).to_owned()).collect()),
+        );
+        vec![External::Note { text, tags }]
+    };
+    assert_eq!(
+        grow_element::<External>(r#"{"Note":{"text":"ab","tags":["c"]}}"#),
+        [
+            vec![],
+            external(None, None),
+            external(Some(""), None),
+            external(Some("a"), None),
+            external(Some("ab"), None),
+            external(Some("ab"), Some(&[])),
+            external(Some("ab"), Some(&[""])),
+            external(Some("ab"), Some(&["c"])),
+        ]
+    );
+    let titles: Vec<_> = ["", "a", "ab"].map(|it| vec![External::Title(it.to_owned())]).into();
+    assert_eq!(grow_element::<External>(r#"{"Title":"ab"}"#), [vec![vec![]], titles].concat());
+    for (text, complete) in [
+        (r#"{"Point":[1,2]}"#, External::Point(1, 2)),
+        (r#"{"Count":12}"#, External::Count(12)),
+        (r#""Nothing""#, External::Nothing),
+    ] {
+        assert_eq!(grow_element::<External>(text), [vec![], vec![complete]], "{text}");
+    }
+    let internal =
+        |text: Option<&str>| vec![Internal::Note { text: text.map(str::to_owned), tags: None }];
+    assert_eq!(
+        grow_element::<Internal>(r#"{"kind":"note","text":"a"}"#),
+        [vec![], internal(None), internal(Some("")), internal(Some("a"))]
+    );
+    // The variant is not known before its tag, wherever the tag is.
+    assert_eq!(
+        grow_element::<Internal>(r#"{"text":"a","kind":"note"}"#),
+        [vec![], internal(Some("a"))]
+    );
+    assert_eq!(
+        grow_element::<Internal>(r#"{"kind":"nothing"}"#),
+        [vec![], vec![Internal::Nothing]]
+    );
+    let adjacent =
+        |text: Option<&str>| vec![Adjacent::Note { text: text.map(str::to_owned), tags: None }];
+    assert_eq!(
+        grow_element::<Adjacent>(r#"{"t":"Note","c":{"text":"a"}}"#),
+        [vec![], adjacent(None), adjacent(Some("")), adjacent(Some("a"))]
+    );
+    assert_eq!(
+        grow_element::<Adjacent>(r#"{"c":{"text":"a"},"t":"Note"}"#),
+        [vec![], adjacent(Some("a"))]
+    );
+    for (text, complete) in [
+        (r#"{"t":"Count","c":12}"#, Adjacent::Count(12)),
+        (r#"{"t":"Nothing"}"#, Adjacent::Nothing),
+    ] {
+        assert_eq!(grow_element::<Adjacent>(text), [vec![], vec![complete]], "{text}");
+    }
+    let titles = ["", "a"].map(|it| vec![Adjacent::Title(it.to_owned())]);
+    let grown = grow_element::<Adjacent>(r#"{"t":"Title","c":"a"}"#);
+    assert_eq!(grown, [vec![vec![]], titles.into()].concat());
+}
+
+#[test]
+fn a_variant_appears_once_its_required_fields_have_begun_or_else_at_its_end() {
+    let titled = |title: &str, stars| Internal::Titled { title: title.to_owned(), stars };
+    assert_eq!(
+        grow_element::<Internal>(r#"{"kind":"titled","stars":5,"title":"a"}"#),
+        [vec![], vec![titled("", Some(5))], vec![titled("a", Some(5))]]
+    );
+    // A number is absent until it has ended, and the name's own fields must not be absent.
+    let name = || Strict { first: "a".to_owned(), last: "b".to_owned() };
+    for (text, complete) in [
+        (r#"{"kind":"rated","stars":12}"#, Internal::Rated { stars: 12 }),
+        (r#"{"kind":"strict","name":{"first":"a","last":"b"}}"#, Internal::Strict { name: name() }),
+    ] {
+        assert_eq!(grow_element::<Internal>(text), [vec![], vec![complete]], "{text}");
+    }
+    let grown = grow_element::<External>(r#"{"Strict":{"name":{"first":"a","last":"b"}}}"#);
+    assert_eq!(grown, [vec![], vec![External::Strict { name: name() }]]);
+}
+
+#[test]
+fn the_variants_of_a_json_value_grow_whatever_the_schema_requires() {
+    let schema = schemars::schema_for!(Vec<Internal>).to_value();
+    let mut values = PartialValues::untyped_answer(&schema);
+    values.observe(&text_delta(r#"[{"kind":"strict","name":{"first":"a"#));
+    let PartialState::Growing(value) = values.next_partial().unwrap().state else { panic!() };
+    assert_eq!(value, json!([{ "kind": "strict", "name": { "first": "a" } }]));
+    let mut values = PartialValues::untyped_answer(&schema);
+    values.observe(&text_delta(r#"[{"kind":"stri"#));
+    let PartialState::Growing(value) = values.next_partial().unwrap().state else { panic!() };
+    assert_eq!(value, json!([]), "the tag has not ended");
 }
 
 #[test]
