@@ -4,6 +4,7 @@ use crate::context::CountTokens;
 use crate::context::compaction_record::turns_since_compaction;
 use crate::item::{Content, History, Item, ItemKind, Part};
 use crate::request::Request;
+use crate::usage::Usage;
 
 /// The assumed number of tokens for an image or a file. Anthropic counts at most about 1,600 tokens
 /// for an image that is not scaled down ("tokens = (width px * height px)/750", at most about 1.15
@@ -110,6 +111,27 @@ fn count_content_tokens(content: &Content, counter: &dyn CountTokens) -> u64 {
     }
 }
 
+/// Returns whether a history contains an image or a file that no valid usage covers, so that its
+/// number of tokens can only be guessed.
+pub(crate) fn has_uncounted_media(history: &History) -> bool {
+    let mut fresh = turns_since_compaction(history);
+    for item in history.newest_first().filter(|item| !item.tombstone) {
+        if let Some(turn) = &item.turn {
+            if fresh > 0 && is_reported(&turn.usage) {
+                return false;
+            }
+            fresh = fresh.saturating_sub(1);
+        }
+        let content = item.as_user().or_else(|| item.as_tool_result().map(|it| &it.content));
+        if let Some(Content::Parts(parts)) = content
+            && parts.iter().any(|part| matches!(part, Part::Image(_) | Part::File(_)))
+        {
+            return true;
+        }
+    }
+    false
+}
+
 /// Returns the newest valid usage, plus an estimate for the items after the turn with that usage.
 /// Returns `None` if no usage is valid.
 pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) -> Option<u64> {
@@ -118,15 +140,19 @@ pub(super) fn estimate_from_usage(history: &History, counter: &dyn CountTokens) 
     for item in history.newest_first() {
         if let Some(turn) = &item.turn {
             fresh = fresh.checked_sub(1)?;
-            // Some servers do not report usage, and that of an interrupted turn may be an estimate.
-            let is_reported = turn.usage.total() > 0 && turn.usage.estimated_tokens == 0;
-            if is_reported && !item.tombstone {
+            if is_reported(&turn.usage) && !item.tombstone {
                 return Some(turn.usage.total().saturating_add(since));
             }
         }
         since = since.saturating_add(count_item_tokens(item, counter));
     }
     None
+}
+
+/// Returns whether a server reported the usage of a turn. Some servers do not report usage, and
+/// that of an interrupted turn may be an estimate.
+fn is_reported(usage: &Usage) -> bool {
+    usage.total() > 0 && usage.estimated_tokens == 0
 }
 
 // Adds up the counts, saturating instead of overflowing, because a counter may return any number.

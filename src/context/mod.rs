@@ -43,7 +43,7 @@ pub use context_injector::{
 };
 pub use context_windows::ContextWindows;
 pub use count_tokens::{BytesDiv4, CountTokens};
-pub(crate) use estimate::count_request_tokens;
+pub(crate) use estimate::{count_request_tokens, has_uncounted_media};
 pub use estimate::{count_tokens, estimate_request_tokens, estimate_tokens};
 pub use memory::{FileMemory, Memory, MemoryNote, Recall, memory_tools};
 pub use summarizer::Summarizer;

@@ -93,7 +93,8 @@ impl Window {
     /// not asked again in the same run.
     ///
     /// Each count costs one request more, which delays the turn. The provider is therefore asked
-    /// only if the estimate exceeds half of the threshold. An attempt is limited by
+    /// only if the estimate exceeds half of the threshold, or if the request contains an image or a
+    /// file whose tokens no answer has reported yet. An attempt is limited by
     /// [`Limits::compactor_timeout`](crate::agent::Limits::compactor_timeout).
     pub fn with_provider_counts(mut self) -> Self {
         self.uses_provider_counts = true;

@@ -65,12 +65,30 @@ pub fn citations(item: &Item) -> Vec<Citation> {
     let data = data.value.to_value();
     let listed = elements(&data["citations"]).map(from_citation);
     let annotated = elements(&data["annotations"]).map(|it| from_annotation(it, text));
-    let parts = elements(&data["item"]["content"]);
-    let in_parts = parts.flat_map(|part| {
-        elements(&part["annotations"]).map(|it| from_annotation(it, text)).collect::<Vec<_>>()
-    });
+    let in_parts = from_parts(&data["item"]["content"], text);
     let grounded = elements(&data["groundingMetadata"]).flat_map(|it| from_grounding(it, text));
     listed.chain(annotated).chain(in_parts).chain(grounded).collect()
+}
+
+/// Reads the annotations of a message's parts. The positions in an annotation are those of the
+/// part, and the item's text is that of all parts.
+fn from_parts(parts: &Value, text: &str) -> Vec<Citation> {
+    let mut cited = Vec::new();
+    let mut start = 0;
+    for part in elements(parts) {
+        let of_part =
+            part["text"].as_str().or_else(|| part["refusal"].as_str()).unwrap_or_default();
+        // A text that has changed has no known positions.
+        let is_unchanged = text.get(start..).is_some_and(|rest| rest.starts_with(of_part));
+        let of_part = if is_unchanged { of_part } else { "" };
+        for annotation in elements(&part["annotations"]) {
+            let citation = from_annotation(annotation, of_part);
+            let range = citation.range.map(|range| start + range.start..start + range.end);
+            cited.push(Citation { range, ..citation });
+        }
+        start += of_part.len();
+    }
+    cited
 }
 
 fn elements(value: &Value) -> impl Iterator<Item = &Value> {

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::agent::State;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::timed_call::call_with_timeout;
-use crate::context::Window;
+use crate::context::{Window, has_uncounted_media};
 use crate::env::TimeLimit;
 use crate::error::Error;
 use crate::request::Request;
@@ -26,8 +26,9 @@ struct CountAttempt {
 }
 
 /// Returns the provider's count of the tokens in a request, if the window asks for it and the
-/// request may exceed the limit. Returns `None` if the estimate is to be used instead. A failure is
-/// reported to the hooks, and the provider is not asked again in this run.
+/// request may exceed the limit: if its estimate exceeds half of the limit, or if it contains an
+/// image or a file that no usage covers. Returns `None` if the estimate is to be used instead. A
+/// failure is reported to the hooks, and the provider is not asked again in this run.
 pub(super) async fn provider_token_count(
     run: &RunShared,
     state: &State,
@@ -37,7 +38,11 @@ pub(super) async fn provider_token_count(
     time_limit: TimeLimit,
 ) -> Option<u64> {
     let has_failed = &run.control().work.token_count_failed;
-    if !window.uses_provider_counts() || has_failed.get() || estimate <= limit / 2 {
+    if !window.uses_provider_counts() || has_failed.get() {
+        return None;
+    }
+    // An image or a file may have many more tokens than the estimate assumes.
+    if estimate <= limit / 2 && !has_uncounted_media(&request.context) {
         return None;
     }
     let (now, state_now, request) = (run.clone(), state.clone(), request.clone());

@@ -6,10 +6,12 @@ use std::sync::{Arc, Mutex};
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, pending, ready};
 use turnstream::context::{Compaction, Window, compactor_fn};
+use turnstream::item::{ItemFlag, Part, TurnInfo};
 use turnstream::provider::{Provider, Scripted};
 use turnstream::replay::{Recorder, Recording};
 use turnstream::stream::TurnStream;
-use turnstream::{Agent, Error, ErrorKind, History, Item, Request};
+use turnstream::turn::StopReason;
+use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Usage};
 
 use super::{compaction_order, failure_log_hook, run_to_end};
 use turnstream_test_support::buffer::SharedBuffer;
@@ -92,6 +94,30 @@ async fn a_request_far_below_the_threshold_is_not_counted() {
     let unasked = Agent::new(model.clone()).with_window(Window::new(5_000));
     run_to_end(unasked.run_from(long_history(), "Go")).await;
     assert_eq!(model.count(), 0, "the estimate is the default");
+}
+
+#[tokio::test]
+async fn a_request_with_media_that_no_usage_covers_is_counted_however_short_it_seems() {
+    let picture = || Item::user(vec![Part::image("image/png", b"png")]);
+    let turn = |input_tokens: u64| {
+        let usage = Usage { input_tokens, ..Usage::default() };
+        let stop_reason = StopReason::Stop;
+        let (model, response_id) = (None, None);
+        Item::text("So.").with_turn_info(TurnInfo { usage, model, response_id, stop_reason })
+    };
+    for (items, expected) in [
+        (vec![picture()], 1),
+        (vec![picture(), turn(0)], 1),
+        (vec![picture(), turn(9)], 0),
+        (vec![picture(), turn(9), picture()], 1),
+        (vec![picture().with_flag(ItemFlag::Tombstone)], 0),
+        (vec![Item::user("Hello"), turn(0)], 0),
+    ] {
+        let model = Counting::new(|_| ready(Ok(1)).boxed());
+        let history = History::from_items("h", items.clone());
+        run_to_end(agent(&model, Window::new(100_000)).run_from(history, "Go")).await;
+        assert_eq!(model.count(), expected, "{items:?}");
+    }
 }
 
 #[tokio::test(start_paused = true)]
