@@ -18,6 +18,18 @@ pub(super) struct PartialSender {
     texts: Vec<TextProgress>,
     /// The number of answers that have ended.
     ended_answers: usize,
+    origin: RunOrigin,
+}
+
+/// How a run began.
+#[derive(Clone, Debug)]
+enum RunOrigin {
+    /// No event has shown it.
+    Unknown,
+    /// With a turn.
+    Input,
+    /// With this call, which an earlier run has left pending.
+    PendingCall(String),
 }
 
 /// How much of a text has arrived.
@@ -37,17 +49,28 @@ pub(super) struct SentPartial {
     pub(super) call_id: Option<String>,
     /// The number of the answer in the run, counted from 1. For arguments, it means nothing.
     answer: usize,
+    /// The pending call with which the run began, if it continues an earlier run.
+    pending_call: Option<String>,
     state: &'static str,
     value: Option<Value>,
 }
 
 impl PartialSender {
     pub(super) fn new(values: PartialValues<Value>) -> Self {
-        Self { values, texts: Vec::new(), ended_answers: 0 }
+        Self { values, texts: Vec::new(), ended_answers: 0, origin: RunOrigin::Unknown }
     }
 
     /// Applies an event, and returns the values that it ends.
     pub(super) fn observe(&mut self, event: &Event) -> Vec<SentPartial> {
+        if let RunOrigin::Unknown = self.origin {
+            self.origin = match event {
+                Event::TurnStarted { .. } => RunOrigin::Input,
+                Event::Tool(tool) if !tool.call_id().is_empty() => {
+                    RunOrigin::PendingCall(tool.call_id().to_owned())
+                }
+                _ => RunOrigin::Unknown,
+            };
+        }
         match event {
             Event::Turn(TurnEvent::TextDelta { text, .. }) => self.add_bytes(None, text.len()),
             Event::Turn(TurnEvent::ToolCallArgsDelta { call_id, delta }) => {
@@ -124,7 +147,11 @@ impl PartialSender {
             if state != "growing" {
                 self.ended_answers += 1;
             }
-            taken.push(SentPartial { call_id, answer, state, value });
+            let pending_call = match &self.origin {
+                RunOrigin::PendingCall(call_id) => Some(call_id.clone()),
+                RunOrigin::Unknown | RunOrigin::Input => None,
+            };
+            taken.push(SentPartial { call_id, answer, pending_call, state, value });
         }
         taken
     }
@@ -138,11 +165,13 @@ impl TextProgress {
 }
 
 impl SentPartial {
-    /// Returns an id that all states of the value share, and that no other value of the run has.
+    /// Returns an id that all states of the value share, and that no other value has, neither of
+    /// the run nor of the runs that it continues.
     pub(super) fn id(&self) -> String {
-        match &self.call_id {
-            Some(call_id) => format!("call-{call_id}"),
-            None => format!("answer-{}", self.answer),
+        match (&self.call_id, &self.pending_call) {
+            (Some(call_id), _) => format!("call-{call_id}"),
+            (None, Some(pending)) => format!("answer-{pending}-{}", self.answer),
+            (None, None) => format!("answer-{}", self.answer),
         }
     }
 

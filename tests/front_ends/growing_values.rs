@@ -9,6 +9,7 @@ use turnstream::agent::Run;
 use turnstream::hub::Hub;
 use turnstream::partial::PartialValues;
 use turnstream::provider::{Reply, Scripted};
+use turnstream::tool::{ToolOutput, Verdict};
 use turnstream::ui::ClientLimits;
 use turnstream::ui::ag_ui::{AgUi, RunRequest};
 use turnstream::ui::ai_sdk::{AiSdk, Version};
@@ -94,6 +95,25 @@ async fn the_ai_sdk_gets_each_value_as_a_part_that_is_replaced() {
         });
         assert!(data(&body).contains(&expected), "{body}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_continued_message_keeps_the_values_of_the_run_that_it_continues() {
+    let reply = || Reply::text(r#"{"draft":1}"#).call_raw("c1", "ask", "{}");
+    let model = Scripted::new([reply(), Reply::text(r#"{"draft":2}"#), reply()]);
+    let ask = turnstream::Tool::external(turnstream_test_support::tools::spec("ask")).unwrap();
+    let agent = Agent::new(model).with_tools([ask]);
+    let ids = async |sdk: AiSdk, run: Run| -> Vec<String> {
+        let body = body_text(sdk.with_partials(answers()).respond(run)).await;
+        let parts = data(&body).into_iter().filter(|it| it["type"] == "data-partial");
+        parts.map(|part| part["id"].as_str().unwrap().to_owned()).collect()
+    };
+    let outcome = agent.run("Go").outcome().await;
+    let answer = [(outcome.pending[0].clone(), Verdict::Output(ToolOutput::ok("yes")))];
+    let second = agent.resume(outcome.history, answer).unwrap();
+    let continued = AiSdk::default().continue_message("m");
+    assert_eq!(ids(continued, second).await, ["answer-c1-1"]);
+    assert_eq!(ids(AiSdk::default(), agent.run("And?")).await, Vec::<String>::new());
 }
 
 #[tokio::test(start_paused = true)]

@@ -86,11 +86,12 @@ impl AgUi {
     ///
     /// The first value is sent as a `STATE_SNAPSHOT` of the client's own state, with the additional
     /// member `partials`, and later ones as a `STATE_DELTA`. `partials` contains an object
-    /// `{"state": …, "value": …}` for each value: `answer-1` and so on for answers, and `call-{id}`
-    /// with `toolCallId` for the arguments of a call. The state is `growing`, `complete`,
-    /// `retracted` or `failed`; the last two have no value. A client state that is not an object is
-    /// replaced by one. A growing value is sent when no event is ready and its text has grown by an
-    /// eighth since, so that all values together are at most about nine times as long as the text.
+    /// `{"state": …, "value": …}` for each value: `answer-1` and so on for answers, `answer-{id}-1`
+    /// and so on for those of a run that began with the pending call `{id}`, and `call-{id}` with
+    /// `toolCallId` for the arguments of a call. The state is `growing`, `complete`, `retracted` or
+    /// `failed`; the last two have no value. A client state that is not an object is replaced by
+    /// one. A growing value is sent when no event is ready and its text has grown by an eighth
+    /// since, so that all values together are at most about nine times as long as the text.
     pub fn with_partials(mut self, values: PartialValues<Value>) -> Self {
         let (sender, client_state) = (PartialSender::new(values), self.client_state.clone());
         self.encoder.partials = Some(SharedPartials { sender, client_state: Some(client_state) });

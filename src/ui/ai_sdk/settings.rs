@@ -111,7 +111,9 @@ impl AiSdk {
     /// Also sends each structured answer, or the arguments of calls, while the model writes them,
     /// as `data-partial` parts of the message. Off by default.
     ///
-    /// The client replaces a value's part whenever the value has grown. The part's data is
+    /// The client replaces a value's part whenever the value has grown. The ids of the parts begin
+    /// with `answer-` or `call-`, and differ from those of the runs that the message
+    /// [continues](Self::continue_message). The part's data is
     /// `{"state": …, "value": …}`, with `toolCallId` for the arguments of a call. The state is
     /// `growing`, `complete`, `retracted` or `failed`; the last two have no value. A growing value
     /// is sent when no event is ready and its text has grown by an eighth since, so that all parts
