@@ -1,10 +1,11 @@
 //! Where the conversation is stored.
 
 use std::path::Path;
+use std::sync::Arc;
 
-use turnstream::Error;
 use turnstream::env::{Ids, SystemIds};
-use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState};
+use turnstream::session::{Conflict, JsonLinesStore, MemoryStore, Session, SessionState, Store};
+use turnstream::{Error, ErrorKind};
 
 /// Checks whether the format of a file is supported, by its name. An error is one line for the
 /// user.
@@ -19,7 +20,7 @@ pub fn check_file_format(file: &str) -> Result<(), String> {
 }
 
 /// Whether the name of a file says that it is a file of SQLite.
-pub fn is_sqlite(file: &str) -> bool {
+fn is_sqlite(file: &str) -> bool {
     let ending = Path::new(file).extension().and_then(|ending| ending.to_str()).unwrap_or_default();
     ["db", "sqlite"].iter().any(|known| ending.eq_ignore_ascii_case(known))
 }
@@ -35,13 +36,32 @@ pub(crate) async fn open(file: Option<&str>) -> Result<Session, Error> {
         if let Some(folder) = folder {
             std::fs::create_dir_all(folder).map_err(|error| {
                 let message = format!("`{}` cannot be created: {error}", folder.display());
-                Error::new(turnstream::ErrorKind::Store, message)
+                Error::new(ErrorKind::Store, message)
             })?;
         }
         return Session::open(turnstream_sqlite::SqliteStore::open(file)?, "agent").await;
     }
     let (store, id) = JsonLinesStore::open_file(file)?;
     Session::open(store, id).await
+}
+
+/// Opens a store for several sessions: in a folder, in a file of SQLite, or in memory if no path is
+/// given.
+///
+/// # Errors
+///
+/// Returns a [`Store`](ErrorKind::Store) error if the store cannot be opened.
+pub fn open_store(path: Option<&str>) -> Result<Arc<dyn Store>, Error> {
+    let Some(path) = path else { return Ok(Arc::new(MemoryStore::new())) };
+    #[cfg(feature = "sqlite")]
+    if is_sqlite(path) {
+        return Ok(Arc::new(turnstream_sqlite::SqliteStore::open(path)?));
+    }
+    if !is_sqlite(path) && Path::new(path).is_file() {
+        let message = format!("`{path}` is a file; a folder is needed for several sessions");
+        return Err(Error::new(ErrorKind::Store, message));
+    }
+    Ok(Arc::new(JsonLinesStore::open(path)?))
 }
 
 /// A notice about a session that is continued; `None` if its last run finished.

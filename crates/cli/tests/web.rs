@@ -368,17 +368,26 @@ async fn a_command_without_an_active_run_is_refused() {
     let model = model("Hello!").await;
     let web = Web::start(&model, &[], None);
     let call = json!({ "call": { "call_id": "c", "name": "n", "arguments": "{}" } });
-    for (route, sent) in [
+    let commands = [
+        ("regenerate", json!({})),
         ("stop", json!({})),
         ("steer", text("Hi")),
         ("approve", call.clone()),
         ("deny", call),
-        ("regenerate", json!({})),
         ("runs", json!({})),
-    ] {
-        let response = web.post(&format!("/sessions/s/{route}"), &sent).await;
-        assert_eq!(response.status(), 409, "{route}");
+    ];
+    let refuses = async |route: &str, sent: &Value, status: u16| {
+        let response = web.post(&format!("/sessions/s/{route}"), sent).await;
+        assert_eq!(response.status(), status, "{route}");
         assert!(json_body(response).await["error"].is_string(), "{route}");
+    };
+    for (route, sent) in &commands {
+        refuses(route, sent, 404).await;
+    }
+    web.post("/sessions/s/runs", &text("Hi")).await;
+    web.wait_until_idle().await;
+    for (route, sent) in &commands[1..] {
+        refuses(route, sent, 409).await;
     }
 }
 
@@ -440,9 +449,10 @@ async fn the_grants_of_a_session_are_listed_and_revoked_between_runs_and_during_
     };
     let unknown = (409, json!({ "error": "there is no grant with this id" }));
     assert_eq!(grants().await, json!([]));
-    assert_eq!(revoke(&json!("a")).await, unknown);
+    assert_eq!(revoke(&json!("a")).await.0, 404);
 
     say("Write").await;
+    assert_eq!(revoke(&json!("a")).await.0, 409);
     allow(&waiting_call().await.unwrap()).await;
     say("Write again").await;
     assert_eq!(waiting_call().await, None);
@@ -667,7 +677,7 @@ async fn connections_beyond_the_servers_limit_are_rejected() {
         read_until(&mut page, "snapshot").await;
         pages.push(page);
     }
-    assert_eq!(web.get("/sessions/s/events").await.status(), 503);
+    assert_eq!(web.get("/sessions/s/events").await.status(), 429);
     drop(pages);
     let room = async {
         while web.get("/sessions/s/events").await.status() != 200 {

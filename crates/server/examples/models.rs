@@ -9,7 +9,7 @@ use serde_json::json;
 use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
-use turnstream_server::AgentServer;
+use turnstream_server::{AgentServer, ConnectionLimits, listen, serve, stop_signal};
 
 /// An agent that calls its tool once, and then tells the result.
 fn agent() -> Result<Agent, turnstream::Error> {
@@ -33,13 +33,13 @@ fn agent() -> Result<Agent, turnstream::Error> {
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let server = AgentServer::new().with_model("assistant", agent()?);
     let address = std::env::args().nth(1).unwrap_or_else(|| "127.0.0.1:8080".to_owned());
-    let listener = tokio::net::TcpListener::bind(&address).await?;
+    let listener = listen(address.parse()?)?;
     let address = listener.local_addr()?;
     println!("The model `assistant` answers at http://{address}/v1, for example:");
     println!("  curl http://{address}/v1/chat/completions -H 'content-type: application/json' \\");
     println!(
         "    -d '{{\"model\":\"assistant\",\"messages\":[{{\"role\":\"user\",\"content\":\"How late is it?\"}}]}}'"
     );
-    axum::serve(listener, server.router()).await?;
+    serve(listener, server.router(), ConnectionLimits::default(), stop_signal()).await;
     Ok(())
 }

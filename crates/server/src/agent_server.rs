@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes, to_bytes};
+use axum::body::{Body, Bytes};
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
@@ -21,19 +21,19 @@ use turnstream::tool::{ToolOutput, Verdict};
 use turnstream::ui::ClientLimits;
 use turnstream::{Agent, Error, ErrorKind, History, Run};
 
+use crate::access::{Access, AllowedSites, header_text};
 use crate::answer::{Answer, AnswerSettings};
-use crate::authorize::{ActiveRun, ActiveRuns, Authorize, LoopbackOnly, Principal, header_text};
+use crate::authorize::{Authorize, Principal};
+use crate::body::receive;
 use crate::failure::Failure;
 use crate::fields::invalid;
 use crate::model_request::{ModelRequest, ensure_message};
+use crate::slots::{Slot, Slots};
 use crate::stored_responses::StoredResponses;
 use crate::wires::parse_request;
 
 /// How long a stream may be silent before bytes keep its connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
-
-/// How long the body of a request may take to arrive.
-const BODY_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Serves agents as models, so that any client of a model can call them.
 ///
@@ -72,13 +72,13 @@ pub struct AgentServer(Arc<Settings>);
 #[derive(Clone)]
 struct Settings {
     models: BTreeMap<String, Agent>,
-    authorize: Arc<dyn Authorize>,
+    access: Access,
     limits: ClientLimits,
     shows_work: bool,
     detaches_runs: bool,
     keep_alive: Duration,
     responses: StoredResponses,
-    active_runs: ActiveRuns,
+    active_runs: Slots,
 }
 
 impl Default for AgentServer {
@@ -93,13 +93,13 @@ impl AgentServer {
     pub fn new() -> Self {
         Self(Arc::new(Settings {
             models: BTreeMap::new(),
-            authorize: Arc::new(LoopbackOnly),
+            access: Access::default(),
             limits: ClientLimits { allow_instructions: true, ..ClientLimits::default() },
             shows_work: false,
             detaches_runs: false,
             keep_alive: KEEP_ALIVE,
             responses: StoredResponses::default(),
-            active_runs: ActiveRuns::default(),
+            active_runs: Slots::default(),
         }))
     }
 
@@ -117,7 +117,9 @@ impl AgentServer {
     /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
     /// asked for.
     pub fn with_authorize(self, authorize: impl Authorize + 'static) -> Self {
-        self.update(|settings| settings.authorize = Arc::new(authorize))
+        let access =
+            Access { authorize: Some(Arc::new(authorize)), sites: Some(AllowedSites::any()) };
+        self.update(|settings| settings.access = access)
     }
 
     /// Sets the limits on requests. By default, they are [`ClientLimits::default`]; system and
@@ -308,8 +310,8 @@ impl AgentServer {
     /// Decides from whom a request comes, counts it, and receives its body.
     async fn read(&self, wire: Wire, request: Request) -> Result<Received, Error> {
         let (parts, body) = request.into_parts();
-        let principal = self.authorize(&parts).await?;
-        let active_run = self.0.active_runs.start(&principal)?;
+        let principal = self.0.access.admit(&parts).await?;
+        let active_run = self.0.active_runs.start_run(&principal)?;
         let media_type = header_text(&parts.headers, header::CONTENT_TYPE.as_str());
         let media_type = media_type.and_then(|header| header.split(';').next());
         let is = |name: &str| media_type.is_some_and(|it| it.trim().eq_ignore_ascii_case(name));
@@ -321,21 +323,7 @@ impl AgentServer {
         if !is_accepted {
             return Err(invalid("", "the content type must be application/json").with_status(415));
         }
-        let max = self.0.limits.max_bytes;
-        let too_large = || {
-            let message = format!("the request is larger than {max} bytes");
-            Error::new(ErrorKind::TooLarge, message).with_status(413)
-        };
-        let length = header_text(&parts.headers, header::CONTENT_LENGTH.as_str());
-        if length.and_then(|length| length.parse().ok()).is_some_and(|length: usize| length > max) {
-            return Err(too_large());
-        }
-        let body = tokio::time::timeout(BODY_TIMEOUT, to_bytes(body, max)).await;
-        let body = body.map_err(|_| {
-            let message = "the request did not arrive in time";
-            Error::new(ErrorKind::Timeout, message).with_status(408)
-        })?;
-        let body = body.map_err(|_| too_large())?;
+        let body = receive(&parts, body, self.0.limits.max_bytes).await?;
         Ok(Received { parts, principal, active_run, body })
     }
 
@@ -348,14 +336,6 @@ impl AgentServer {
                 _ => ErrorKind::InvalidRequest,
             };
             Error::new(kind, error.to_string()).with_status(error.status())
-        })
-    }
-
-    async fn authorize(&self, parts: &Parts) -> Result<Principal, Error> {
-        let principal = self.0.authorize.authorize(parts).await;
-        principal.map_err(|error| match (error.status(), error.kind()) {
-            (None, ErrorKind::Auth) => error.with_status(401),
-            _ => error,
         })
     }
 
@@ -381,7 +361,7 @@ impl AgentServer {
         document: impl FnOnce(&Self) -> Result<Value, Error>,
     ) -> Response<Body> {
         let (parts, _) = request.into_parts();
-        let document = self.authorize(&parts).await.and_then(|_| document(self));
+        let document = self.0.access.admit(&parts).await.and_then(|_| document(self));
         json_response(wire, document)
     }
 
@@ -409,7 +389,7 @@ impl fmt::Debug for AgentServer {
 struct Received {
     parts: Parts,
     principal: Principal,
-    active_run: ActiveRun,
+    active_run: Slot,
     body: Bytes,
 }
 

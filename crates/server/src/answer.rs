@@ -15,9 +15,9 @@ use turnstream::turn::{ReasoningKind, StopReason};
 use turnstream::usage::Usage;
 use turnstream::{Error, ErrorKind, Run, TurnEvent};
 
-use crate::authorize::ActiveRun;
 use crate::failure::{Failure, client_error};
 use crate::model_request::ModelRequest;
+use crate::slots::Slot;
 use crate::stored_responses::{StoredResponse, StoredResponses, added_bytes};
 use crate::wires;
 
@@ -57,7 +57,7 @@ pub(crate) struct Answer {
 /// The state of an answer.
 enum AnswerState {
     /// The run continues.
-    Running { run: Box<Run>, _active_run: ActiveRun },
+    Running { run: Box<Run>, _active_run: Slot },
     /// The answer has ended.
     Ended,
 }
@@ -105,7 +105,7 @@ impl Answer {
         settings: AnswerSettings,
         request: ModelRequest,
         run: Run,
-        active_run: ActiveRun,
+        active_run: Slot,
     ) -> Self {
         let client_tools = request.tool_names();
         let held_text = request.has_format().then(String::new);

@@ -1,24 +1,57 @@
-//! Serves [turnstream]'s agents as models, so that any client of OpenAI, Anthropic, Gemini or
-//! Ollama can call them.
+//! Serves [turnstream]'s agents over HTTP: as a chat back end for pages and apps ([`ChatServer`]),
+//! and as models that any client of OpenAI, Anthropic, Gemini or Ollama can call
+//! ([`AgentServer`]).
 //!
 //! ```no_run
+//! use std::time::Duration;
 //! use turnstream::Agent;
 //! use turnstream::provider::Scripted;
-//! use turnstream_server::AgentServer;
+//! use turnstream_server::{
+//!     AgentServer, ChatServer, ConnectionLimits, listen, serve, stop_signal,
+//! };
 //!
 //! #[tokio::main(flavor = "current_thread")]
 //! async fn main() -> std::io::Result<()> {
 //!     let agent = Agent::new(Scripted::new(["Hello!"]));
-//!     let server = AgentServer::new().with_model("assistant", agent);
-//!     let listener = tokio::net::TcpListener::bind("127.0.0.1:8080").await?;
-//!     axum::serve(listener, server.router()).await
+//!     let models = AgentServer::new().with_model("assistant", agent.clone());
+//!     let chat = ChatServer::new(agent);
+//!     let router = chat.router().nest("/models", models.router());
+//!     let listener = listen(([127, 0, 0, 1], 8080).into())?;
+//!     let stop = async {
+//!         stop_signal().await;
+//!         chat.shut_down(Duration::from_secs(10)).await;
+//!     };
+//!     serve(listener, router, ConnectionLimits::default(), stop).await;
+//!     Ok(())
 //! }
 //! ```
 //!
-//! A client then uses `http://127.0.0.1:8080/v1` as its base address and `assistant` as its model.
-//! The routes of all wires are listed at [`AgentServer`].
+//! # Chats
 //!
-//! # What a client sees
+//! [`ChatServer`] lists its routes. A session is stored in any
+//! [`Store`](turnstream::session::Store), and its runs are performed by a
+//! [`Hub`](turnstream::hub::Hub), so that they outlive their readers, and can be resumed in other
+//! processes. The server limits [what each principal does](ChatLimits).
+//!
+//! - **Who may call.** [`Authorize`] is asked for every route, also for those of the
+//!   [app](ChatServer::with_routes). A session belongs to the principal that has started it. Its
+//!   id, presented by another principal, names a new, empty session of that principal: a command
+//!   is refused with the status 404, as for any unknown id.
+//! - **Beyond a limit** of the principal, such as its [number of runs](Principal::with_max_runs),
+//!   the status is 429, in the form of the route's protocol.
+//! - **Verdicts** answer one request for approval each. One that is sent again, or for a call with
+//!   other arguments, is refused with the status 409.
+//! - **Bodies** must have the content type `application/json`, which no form of another site
+//!   sends, and at most [`max_bytes`](turnstream::ui::ClientLimits::max_bytes).
+//! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their
+//!   turns, and sends each reader an event that says so.
+//!
+//! # Models
+//!
+//! A client uses `http://127.0.0.1:8080/models/v1` of the program above as its base address and
+//! `assistant` as its model. The routes of all wires are listed at [`AgentServer`].
+//!
+//! ## What a client sees
 //!
 //! - **One turn.** All turns of the agent's run are one answer. The texts of several turns are
 //!   separated by an empty line. If the client asks for a format, such as a JSON schema, it
@@ -37,7 +70,7 @@
 //! - A client that closes its connection drops the run, unless runs are
 //!   [detached](AgentServer::with_detached_runs).
 //!
-//! # What a client can send
+//! ## What a client can send
 //!
 //! - **Messages.** The client's messages are the history. Nothing is kept between two requests,
 //!   and the field `user` does not select a session. With Responses, `previous_response_id`
@@ -61,7 +94,7 @@
 //!   or `logprobs`, are refused with the status 400.
 //! - **Counts of tokens** are estimates: a quarter of the request's bytes.
 //!
-//! # Who may call
+//! ## Who may call
 //!
 //! The server never decides who a user is. [`with_authorize`](AgentServer::with_authorize) sets the
 //! function that is asked for every request, and returns a [`Principal`] with its limits. Without
@@ -70,15 +103,27 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+mod access;
 mod agent_server;
 mod answer;
 mod authorize;
+mod body;
+mod chat;
 mod conversation;
 mod failure;
 mod fields;
 mod model_request;
+#[cfg(feature = "serve")]
+mod serve;
+mod slots;
 mod stored_responses;
+mod token_login;
 mod wires;
 
+pub use access::AllowedSites;
 pub use agent_server::AgentServer;
 pub use authorize::{Authorize, Principal, presented_key};
+pub use chat::{Busy, ChatLimits, ChatServer};
+#[cfg(feature = "serve")]
+pub use serve::{ConnectionLimits, listen, serve, stop_signal};
+pub use token_login::TokenLogin;

@@ -78,8 +78,12 @@ impl Served {
         self.send(self.request(path, body)).await
     }
 
+    pub(crate) fn get_request(&self, path: &str) -> reqwest::RequestBuilder {
+        self.http.get(self.url(path))
+    }
+
     pub(crate) async fn get(&self, path: &str) -> Answered {
-        self.send(self.http.get(self.url(path))).await
+        self.send(self.get_request(path)).await
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answered {

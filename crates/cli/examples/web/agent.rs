@@ -3,30 +3,31 @@
 use std::env;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use serde::Serialize;
 use turnstream::agent::{Budget, Limits};
 use turnstream::provider::Provider;
 use turnstream::tool::{Tool, ToolSpec, Toolkit};
-use turnstream::usage::{Price, Prices};
+use turnstream::usage::Prices;
 use turnstream::{Agent, Error, ErrorKind};
 
-use crate::PAUSE_BETWEEN_WORDS;
 use crate::flags::Flags;
 use crate::provider::{ProviderChoice, ProviderName, describe_error};
 use crate::tools::{self, Root};
 
+/// The offline model's pause after each word, so that a user can watch it stream.
+const PAUSE_BETWEEN_WORDS: Duration = Duration::from_millis(25);
+
 /// A description of the model for the user.
 #[derive(Clone, Serialize)]
 pub(crate) struct AboutModel {
-    pub(crate) provider: &'static str,
-    pub(crate) model: String,
+    provider: &'static str,
+    model: String,
     /// Whether the model's replies are scripted.
-    pub(crate) is_scripted: bool,
+    is_scripted: bool,
     /// Whether the model can read the working directory.
-    pub(crate) has_tools: bool,
-    #[serde(skip)]
-    pub(crate) price: Option<Price>,
+    has_tools: bool,
 }
 
 impl AboutModel {
@@ -38,39 +39,32 @@ impl AboutModel {
     }
 }
 
-/// Builds the provider. No request is sent.
-pub(crate) async fn choose_model(flags: &Flags) -> Result<(Arc<dyn Provider>, AboutModel), Error> {
+/// Builds the agent and its provider. No request is sent.
+pub(crate) async fn build(flags: &Flags) -> Result<(Agent, AboutModel), Error> {
     let variable = |name: &str| env::var(name).ok().filter(|value| !value.is_empty());
     let mut choice = ProviderChoice::from_args(&flags.agent, variable)
         .map_err(|message| Error::new(ErrorKind::InvalidRequest, message))?;
     choice.offline_pause = flags.agent.offline_delay.unwrap_or(PAUSE_BETWEEN_WORDS);
-    let is_scripted = choice.name == ProviderName::Offline;
-    let (provider, key) = (choice.name.as_str(), choice.key_variable);
-    let (model, has_tools) = (choice.model.clone(), !flags.agent.no_tools);
-    let about = AboutModel { provider, model, is_scripted, has_tools, price: flags.price };
+    let about = AboutModel {
+        provider: choice.name.as_str(),
+        model: choice.model.clone(),
+        is_scripted: choice.name == ProviderName::Offline,
+        has_tools: !flags.agent.no_tools,
+    };
+    let key = choice.key_variable;
     let model = choice.build_provider().await;
     let model = model.map_err(|error| Error::new(error.kind(), describe_error(&error, key)))?;
-    Ok((model, about))
-}
-
-/// Builds the agent.
-pub(crate) fn build(
-    flags: &Flags,
-    model: Arc<dyn Provider>,
-    about: &AboutModel,
-) -> Result<Agent, Error> {
-    let system = flags.agent.system.as_deref();
     let with_tools = "Answer briefly, in Markdown. Your tools read the user's working directory; use them \
          rather than guess, and cite files and line numbers. Write a file only if the user asks for it.";
-    let usual = if flags.agent.no_tools { "Answer briefly, in Markdown." } else { with_tools };
-    let mut agent = Agent::new(Arc::clone(&model)).with_system(system.unwrap_or(usual));
-    if !flags.agent.no_tools {
+    let usual = if about.has_tools { with_tools } else { "Answer briefly, in Markdown." };
+    let system = flags.agent.system.as_deref().unwrap_or(usual);
+    let mut agent = Agent::new(Arc::clone(&model)).with_system(system);
+    if about.has_tools {
         let here = env::current_dir().map_err(|error| {
             let message = format!("the working directory cannot be read: {error}");
             Error::new(ErrorKind::Other, message)
         })?;
-        let root = Root::new(here, flags.session_path.as_ref().map(PathBuf::from));
-        let tools = tools::toolkit(root);
+        let tools = tools::toolkit(Root::new(here, flags.session_path.as_ref().map(PathBuf::from)));
         let research = research_tool(model, &tools)?;
         agent = agent.with_toolkit(tools.with_tool(research));
     }
@@ -82,7 +76,7 @@ pub(crate) fn build(
             None => Budget::new().with_prices(prices),
         });
     }
-    Ok(agent)
+    Ok((agent, about))
 }
 
 /// A sub-agent with read-only tools.
@@ -91,8 +85,7 @@ fn research_tool(model: Arc<dyn Provider>, tools: &Toolkit) -> Result<Tool, Erro
     let looking: Vec<ToolSpec> = tools.specs().iter().filter(looks).cloned().collect();
     let system =
         "Use your tools to answer the question, in a few lines, and cite files and line numbers.";
-    Agent::new(model).with_system(system).with_toolkit(tools.restricted_to(&looking)).as_tool(
-        "research",
-        "Researches a question in the working directory, in a separate conversation",
-    )
+    let description = "Researches a question in the working directory, in a separate conversation";
+    let agent = Agent::new(model).with_system(system).with_toolkit(tools.restricted_to(&looking));
+    agent.as_tool("research", description)
 }

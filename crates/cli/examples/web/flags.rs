@@ -1,49 +1,32 @@
 //! The command line: the server's own flags. The others are those of the program `turnstream`.
 
 use std::ffi::OsString;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
+use std::str::FromStr;
 use std::time::Duration;
 
 use turnstream::usage::Price;
+use turnstream_server::Busy;
 
 use crate::args::{self, Args};
+use crate::session::check_file_format;
 
-pub(crate) const USUAL_PORT: u16 = 8600;
+pub(crate) const HELP: &str = include_str!("help.txt");
 
-pub(crate) const HELP: &str = "\
-A chat in the browser with an agent that can read the working directory. The agent writes a file there
-only if you approve it. A run continues when its page is closed.
-
-    web [FLAGS]
-
-    --port N              the port; by default 8600, or a free port if 8600 is taken
-    --host ADDRESS        the address to listen on (127.0.0.1). On an address that other machines can reach,
-                          a browser has to open the printed link, which works once, and programs have to
-                          send `authorization: Bearer …` with the value of TURNSTREAM_WEB_TOKEN. If that
-                          variable is set, the same holds for any address
-    --allow-host NAME     a name under which clients reach the server, besides IP addresses and localhost
-    --allow-origin URL    the origin of another page that may use the server, for example http://localhost:3000
-    --session PATH        stores the conversations: as JSON lines in a folder, or in SQLite in a file whose
-                          extension is .db or .sqlite (feature `sqlite`). By default they are in memory
-    --store postgres://…  stores the conversations in PostgreSQL (feature `postgres`), instead of --session. In a
-                          password, write `/`, `@`, `#`, `%` and `:` as `%2F`, `%40`, `%23`, `%25` and `%3A`
-    --events redis://…    shares runs with all processes that have the same --store and --events, through Redis or
-                          Valkey (feature `redis`): any process shows, steers and stops the runs of the others, and
-                          continues the runs of a process that was killed. On addresses that other machines can
-                          reach, all processes need the same TURNSTREAM_WEB_TOKEN
-    --busy queue|refuse   what happens to a message while a run is active: it is queued, or refused with status
-                          409 (queue). A queued message also waits while calls wait for approval
-    --keep-events SECONDS how long a page that reconnects can read the events of a run that has ended (60)
-    --price IN,OUT        the prices of a million input and output tokens, in any currency, for the costs on the page
-    --max-cost N          the maximum cost of a run, in the same currency; needs --price
-    --provider, --base-url, --dialect, --plain-http, --model, --system, --max-turns, --no-tools, --offline-delay
-                          as in `turnstream --help`; keys are read from the same environment variables
-    --help                prints this text
-
-Ctrl-C or SIGTERM stops the server: active runs have two seconds to end, and are then interrupted. With
---session or --store, the received part of an interrupted turn is stored; queued messages are not. Pressing
-Ctrl-C twice ends the program immediately.
-";
+/// The server's own flags. Each has a value.
+const OWN_FLAGS: [&str; 11] = [
+    "--host",
+    "--port",
+    "--allow-host",
+    "--allow-origin",
+    "--session",
+    "--store",
+    "--events",
+    "--busy",
+    "--keep-events",
+    "--price",
+    "--max-cost",
+];
 
 /// A parsed command line.
 #[derive(Debug)]
@@ -70,87 +53,59 @@ pub(crate) struct Flags {
     pub(crate) agent: Args,
 }
 
-/// The handling of a message to a session whose run is active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Busy {
-    Queue,
-    Refuse,
-}
-
 /// Parses the words after the program's name. An error is one line for the user.
 pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let mut flags = Flags {
-        host: IpAddr::V4(Ipv4Addr::LOCALHOST),
-        port: None,
-        allowed_hosts: Vec::new(),
-        allowed_origins: Vec::new(),
-        session_path: None,
-        store: None,
-        events: None,
-        busy: Busy::Queue,
-        keep_events: Duration::from_mins(1),
-        price: None,
-        max_cost: None,
-        agent: Args::default(),
-    };
-    let mut others = Vec::new();
+    let (mut own, mut others): (Vec<(String, String)>, Vec<OsString>) = Default::default();
     let mut words = words.into_iter();
     while let Some(word) = words.next() {
         let text = word.to_str().unwrap_or_default().to_owned();
-        let (flag, value) = match text.split_once('=') {
-            Some((flag, value)) => (flag.to_owned(), Some(value.to_owned())),
-            None => (text, None),
-        };
-        let mut given = || match value.clone() {
-            Some(value) => Ok(value),
-            None => match words.next().map(OsString::into_string) {
-                Some(Ok(value)) if !value.starts_with("--") => Ok(value),
-                _ => Err(format!("`{flag}` needs a value")),
-            },
-        };
-        match flag.as_str() {
-            "--host" => flags.host = parse_with(&flag, &given()?, "an address such as 0.0.0.0")?,
-            "--port" => flags.port = Some(parse_with(&flag, &given()?, "a number up to 65535")?),
-            "--allow-host" => flags.allowed_hosts.push(given()?.to_lowercase()),
-            "--allow-origin" => flags.allowed_origins.push(parse_origin(&given()?)?),
-            "--session" => {
-                let path = given()?;
-                crate::session::check_file_format(&path)?;
-                flags.session_path = Some(path);
-            }
-            "--store" => {
-                flags.store = Some(parse_url(&flag, &given()?, &["postgres", "postgresql"])?);
-            }
-            "--events" => {
-                let url = parse_url(&flag, &given()?, &["redis", "rediss", "valkey", "valkeys"])?;
-                flags.events = Some(url);
-            }
-            "--busy" => {
-                flags.busy = match given()?.as_str() {
-                    "queue" => Busy::Queue,
-                    "refuse" => Busy::Refuse,
-                    other => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
-                }
-            }
-            "--keep-events" => {
-                let seconds = parse_with(&flag, &given()?, "a number of seconds")?;
-                flags.keep_events = Duration::from_secs(seconds);
-            }
-            "--price" => flags.price = Some(parse_price(&given()?)?),
-            "--max-cost" => flags.max_cost = Some(parse_with(&flag, &given()?, "a number")?),
-            "--yes" | "--json" | "--mcp" | "--mcp-config" => {
+        let (flag, value) = text.split_once('=').map_or((&*text, None), |(a, b)| (a, Some(b)));
+        match value {
+            _ if ["--yes", "--json", "--mcp", "--mcp-config"].contains(&flag) => {
                 return Err(format!("`{flag}` is for `turnstream`"));
             }
-            _ => others.push(word),
+            _ if !OWN_FLAGS.contains(&flag) => others.push(word),
+            Some(value) => own.push((flag.to_owned(), value.to_owned())),
+            None => match words.next().map(OsString::into_string) {
+                Some(Ok(value)) if !value.starts_with("--") => own.push((flag.to_owned(), value)),
+                _ => return Err(format!("`{flag}` needs a value")),
+            },
         }
     }
-    match args::parse(others)? {
+    let agent = match args::parse(others)? {
         args::Command::Help => return Ok(Command::Help),
-        args::Command::Run(args) => flags.agent = args,
-    }
-    if let Some(prompt) = &flags.agent.prompt {
+        args::Command::Run(args) => args,
+    };
+    if let Some(prompt) = &agent.prompt {
         return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
     }
+    let all = |flag: &'static str| own.iter().filter(move |(it, _)| it == flag).map(|(_, it)| it);
+    let last = |flag: &'static str| all(flag).next_back();
+    let seconds = number(last("--keep-events"), "`--keep-events` needs a number of seconds")?;
+    let flags = Flags {
+        host: number(last("--host"), "`--host` needs an address such as 0.0.0.0")?
+            .unwrap_or(IpAddr::from([127, 0, 0, 1])),
+        port: number(last("--port"), "`--port` needs a number up to 65535")?,
+        allowed_hosts: all("--allow-host").cloned().collect(),
+        allowed_origins: all("--allow-origin").map(|it| origin(it)).collect::<Result<_, _>>()?,
+        session_path: last("--session").cloned(),
+        store: url(last("--store"), cfg!(feature = "postgres"), &["postgres", "postgresql"])?,
+        events: url(
+            last("--events"),
+            cfg!(feature = "redis"),
+            &["redis", "rediss", "valkey", "valkeys"],
+        )?,
+        busy: match last("--busy").map(String::as_str) {
+            None | Some("queue") => Busy::Queue,
+            Some("refuse") => Busy::Refuse,
+            Some(other) => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
+        },
+        keep_events: Duration::from_secs(seconds.unwrap_or(60)),
+        price: last("--price").map(|it| price(it)).transpose()?,
+        max_cost: number(last("--max-cost"), "`--max-cost` needs a number")?,
+        agent,
+    };
+    flags.session_path.as_deref().map_or(Ok(()), check_file_format)?;
     if flags.store.is_some() && flags.session_path.is_some() {
         return Err("`--store` and `--session` cannot be combined".to_owned());
     }
@@ -164,38 +119,41 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     Ok(Command::Serve(Box::new(flags)))
 }
 
-fn parse_with<T: std::str::FromStr>(flag: &str, value: &str, wanted: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("`{flag}` needs {wanted}, not `{value}`"))
+fn number<T: FromStr>(value: Option<&String>, needed: &str) -> Result<Option<T>, String> {
+    let Some(value) = value else { return Ok(None) };
+    value.trim().parse().map(Some).map_err(|_| format!("{needed}, not `{value}`"))
 }
 
 /// Parses the address of a server. It may contain a password, so errors do not repeat it.
-fn parse_url(flag: &str, value: &str, schemes: &[&str]) -> Result<String, String> {
-    let scheme = value.split_once("://").map(|(scheme, _)| scheme);
-    match scheme.is_some_and(|scheme| schemes.contains(&scheme)) {
-        true => Ok(value.to_owned()),
-        false => Err(format!("`{flag}` needs an address that begins with {}://", schemes[0])),
+fn url(value: Option<&String>, is_built: bool, schemes: &[&str]) -> Result<Option<String>, String> {
+    let scheme = value.and_then(|value| value.split_once("://")).map(|(scheme, _)| scheme);
+    match value {
+        None => Ok(None),
+        Some(_) if !scheme.is_some_and(|scheme| schemes.contains(&scheme)) => {
+            Err(format!("this flag needs an address that begins with {}://", schemes[0]))
+        }
+        Some(_) if !is_built => {
+            Err(format!("`{0}:` needs the feature `{0}` of this example", schemes[0]))
+        }
+        Some(url) => Ok(Some(url.clone())),
     }
 }
 
 /// Parses an origin as browsers send it: a scheme, a host, and a port unless it is the default one.
-fn parse_origin(value: &str) -> Result<String, String> {
+fn origin(value: &str) -> Result<String, String> {
     let origin = value.trim().trim_end_matches('/').to_lowercase();
     let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    match host {
-        Some(host) if !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']) => {
-            Ok(origin)
-        }
-        _ => Err(format!(
-            "`--allow-origin` needs an origin such as http://localhost:3000, not `{value}`"
-        )),
-    }
+    let is_origin = |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']);
+    let error =
+        || format!("`--allow-origin` needs an origin such as http://localhost:3000, not `{value}`");
+    if host.is_some_and(is_origin) { Ok(origin) } else { Err(error()) }
 }
 
-fn parse_price(value: &str) -> Result<Price, String> {
-    let wrong = || format!("`--price` needs two numbers such as 3,15, not `{value}`");
-    let (input, output) = value.split_once(',').ok_or_else(wrong)?;
-    let number = |text: &str| text.trim().parse::<f64>().map_err(|_| wrong());
-    let (input, output) = (number(input)?, number(output)?);
-    let price = Price { input, output, cache_read: input, cache_write: input };
-    if price.is_valid() { Ok(price) } else { Err(wrong()) }
+fn price(value: &str) -> Result<Price, String> {
+    let numbers = value.split_once(',').and_then(|(input, output)| {
+        let (input, output) = (input.trim().parse().ok()?, output.trim().parse().ok()?);
+        Some(Price { input, output, cache_read: input, cache_write: input })
+    });
+    let error = || format!("`--price` needs two numbers such as 3,15, not `{value}`");
+    numbers.filter(Price::is_valid).ok_or_else(error)
 }

@@ -1,55 +1,55 @@
 //! The static files of the page.
 //!
 //! NOTE: the example `fleet` of the package `turnstream-restate` serves the same page with this
-//! file, and with `requests`, `response`, `views` and `ended_runs`. The page reads from `/about`
-//! what its server offers.
+//! file. The page reads from `/about` what its server offers.
 
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use axum::Router;
 use axum::extract::Path;
-use axum::http::header;
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use axum::routing::get;
 
-use crate::failure::Failure;
-
-/// All files of the page: it loads nothing from other servers.
-const FILES: &[(&str, &str, &str)] = &[
-    ("page.css", "text/css; charset=utf-8", include_str!("page/page.css")),
-    ("icon.svg", "image/svg+xml", include_str!("page/icon.svg")),
-    ("main.js", JS, include_str!("page/main.js")),
-    ("server.js", JS, include_str!("page/server.js")),
-    ("event_reader.js", JS, include_str!("page/event_reader.js")),
-    ("conversation.js", JS, include_str!("page/conversation.js")),
-    ("tool_card.js", JS, include_str!("page/tool_card.js")),
-    ("argument_list.js", JS, include_str!("page/argument_list.js")),
-    ("json_text.js", JS, include_str!("page/json_text.js")),
-    ("text_box.js", JS, include_str!("page/text_box.js")),
-    ("visible_text.js", JS, include_str!("page/visible_text.js")),
-    ("approval_card.js", JS, include_str!("page/approval_card.js")),
-    ("give_up_question.js", JS, include_str!("page/give_up_question.js")),
-    ("thinking_sign.js", JS, include_str!("page/thinking_sign.js")),
-    ("markdown.js", JS, include_str!("page/markdown.js")),
-    ("words.js", JS, include_str!("page/words.js")),
-    ("elements.js", JS, include_str!("page/elements.js")),
-    ("session_list.js", JS, include_str!("page/session_list.js")),
-    ("grants_dialog.js", JS, include_str!("page/grants_dialog.js")),
-    ("trace_dialog.js", JS, include_str!("page/trace_dialog.js")),
-    ("streaming-markdown/smd.js", JS, include_str!("page/streaming-markdown/smd.js")),
-];
-
-const JS: &str = "text/javascript; charset=utf-8";
-
-pub(crate) async fn page() -> Response {
-    with_type("text/html; charset=utf-8", include_str!("page/index.html"))
+macro_rules! files {
+    ($($name:literal)*) => { [$(($name, include_str!(concat!("page/", $name)))),*] };
 }
 
-pub(crate) async fn file(Path(name): Path<String>) -> Response {
-    match FILES.iter().find(|(file, ..)| *file == name) {
-        Some((_, media_type, text)) => with_type(media_type, text),
-        None => Failure::not_found("there is no such file").into_response(),
+/// All files of the page: it loads nothing from other servers.
+const FILES: [(&str, &str); 21] = files!(
+    "page.css" "icon.svg" "main.js" "server.js" "event_reader.js" "conversation.js" "tool_card.js"
+    "argument_list.js" "json_text.js" "text_box.js" "visible_text.js" "approval_card.js"
+    "give_up_question.js" "thinking_sign.js" "markdown.js" "words.js" "elements.js"
+    "session_list.js" "grants_dialog.js" "trace_dialog.js" "streaming-markdown/smd.js"
+);
+
+/// The routes of the page and its files.
+pub(crate) fn routes<S: Clone + Send + Sync + 'static>() -> Router<S> {
+    let page = async || with_type("html", include_str!("page/index.html"));
+    Router::new().route("/", get(page)).route("/page/{*file}", get(file))
+}
+
+async fn file(Path(name): Path<String>) -> Response {
+    match FILES.iter().find(|(file, _)| *file == name) {
+        Some((_, text)) => with_type(name.rsplit('.').next().unwrap_or_default(), text),
+        None => (StatusCode::NOT_FOUND, "there is no such file").into_response(),
     }
 }
 
-fn with_type(media_type: &'static str, text: &'static str) -> Response {
+fn with_type(extension: &str, text: &'static str) -> Response {
+    let media_type = match extension {
+        "html" => "text/html; charset=utf-8",
+        "css" => "text/css; charset=utf-8",
+        "svg" => "image/svg+xml",
+        _ => "text/javascript; charset=utf-8",
+    };
     // The next server at this address may have another version of the files.
     ([(header::CONTENT_TYPE, media_type), (header::CACHE_CONTROL, "no-cache")], text)
         .into_response()
+}
+
+/// The server's time, from which the page computes how long ago sessions were written.
+pub(crate) fn now_ms() -> u64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }

@@ -16,14 +16,15 @@
 //! | `worker`, `agent`, `tools`, `scripted_model` | performs runs |
 //! | `app`, `routes`, `session_copy`, `store_events` | the front end |
 //! | `access`, `failure` | the protocol of the page |
-//! | `page_files`, `requests`, `response`, `views`, `ended_runs` | the parts that are those of the example `web` |
+//! | `page_files` | the page of the example `web` |
+//! | `requests`, `response`, `views`, `ended_runs` | the parts that are those of the package `turnstream-server` |
 //! | `events` | the hub of a worker or of the front end |
 //! | `guard` | runs a server for as long as the supervisor lives |
 
 mod access;
 mod agent;
 mod app;
-#[path = "../../../cli/examples/web/ended_runs.rs"]
+#[path = "../../../server/src/chat/ended_runs.rs"]
 mod ended_runs;
 mod events;
 mod failure;
@@ -31,9 +32,9 @@ mod flags;
 mod guard;
 #[path = "../../../cli/examples/web/page_files.rs"]
 mod page_files;
-#[path = "../../../cli/examples/web/requests.rs"]
+#[path = "../../../server/src/chat/requests.rs"]
 mod requests;
-#[path = "../../../cli/examples/web/response.rs"]
+#[path = "../../../server/src/chat/response.rs"]
 mod response;
 mod routes;
 mod scripted_model;
@@ -46,7 +47,7 @@ mod supervisor;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod tools;
-#[path = "../../../cli/examples/web/views.rs"]
+#[path = "../../../server/src/chat/views.rs"]
 mod views;
 mod worker;
 

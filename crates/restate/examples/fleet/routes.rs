@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, PoisonError};
 
+use axum::extract::rejection::JsonRejection;
 use axum::extract::{DefaultBodyLimit, Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse, Response};
@@ -21,12 +22,15 @@ use turnstream::ui::{ClientLimits, ErrorTexts};
 use crate::app::App;
 use crate::failure::Failure;
 use crate::requests::{
-    Body, EventsQuery, ForkBody, ListQuery, MessagesQuery, RevokeBody, StartBody, SteerBody,
-    StopBody, VerdictBody, WaitingCalls, check_session_id, idempotency_key,
+    EventsQuery, ForkBody, ListQuery, MessagesQuery, RevokeBody, StartBody, SteerBody, StopBody,
+    VerdictBody, WaitingCalls, check_session_id, idempotency_key,
 };
 use crate::response::to_axum;
-use crate::views::{self, LIST_PAGE, ListedSession, next_position, now_ms, parse_position};
+use crate::views::{self, LIST_PAGE, ListedSession, next_position, parse_position};
 use crate::{AGENT, access, page_files, store_events};
+
+/// The parsed body of a request, or the reason why it cannot be parsed.
+type Body<T> = Result<Json<T>, JsonRejection>;
 
 type Answer<T> = Result<T, Failure>;
 
@@ -43,8 +47,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/fork", post(fork))
         .route("/messages", get(messages));
     Router::new()
-        .route("/", get(page_files::page))
-        .route("/page/{*file}", get(page_files::file))
+        .merge(page_files::routes())
         .route("/login", get(access::login))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/about", get(about))
@@ -269,5 +272,5 @@ async fn messages(
 
 /// The model's description for the page.
 async fn about(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({ "model": app.about, "price": null, "now": now_ms() }))
+    Json(json!({ "model": app.about, "price": null, "now": page_files::now_ms() }))
 }

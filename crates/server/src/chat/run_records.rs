@@ -7,30 +7,30 @@ use std::sync::{Arc, Mutex, PoisonError};
 use serde::Serialize;
 use turnstream::trace::{Trace, TraceEvent};
 
-use crate::ended_runs::EndedRun;
+use super::ended_runs::EndedRun;
 
 /// The number of a session's runs whose traces are kept.
 const MAX_RUNS: usize = 8;
 
 /// A session's last runs, the newest first.
 #[derive(Default)]
-pub(crate) struct RunRecords(VecDeque<RunRecord>);
+pub(super) struct RunRecords(VecDeque<RunRecord>);
 
 #[derive(Clone)]
-pub(crate) struct RunRecord {
-    pub(crate) run_id: String,
+pub(super) struct RunRecord {
+    pub(super) run_id: String,
     /// The id of the assistant's message that the run writes, for AI SDK clients.
-    pub(crate) message_id: String,
-    pub(crate) trace: Trace,
-    pub(crate) end: RunEnd,
+    pub(super) message_id: String,
+    pub(super) trace: Trace,
+    pub(super) end: RunEnd,
 }
 
 /// How a run has ended, once it has.
 #[derive(Clone, Default)]
-pub(crate) struct RunEnd(Arc<Mutex<Option<EndedRun>>>);
+pub(super) struct RunEnd(Arc<Mutex<Option<EndedRun>>>);
 
 impl RunEnd {
-    pub(crate) fn set(&self, run: EndedRun) {
+    pub(super) fn set(&self, run: EndedRun) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(run);
     }
 
@@ -41,7 +41,7 @@ impl RunEnd {
 
 /// One step of a run, for the page.
 #[derive(Serialize)]
-pub(crate) struct TraceStep {
+pub(super) struct TraceStep {
     #[serde(flatten)]
     event: TraceEvent,
     /// The step as text for people.
@@ -50,27 +50,27 @@ pub(crate) struct TraceStep {
 
 /// The trace of a run.
 #[derive(Serialize)]
-pub(crate) struct RunTrace {
+pub(super) struct RunTrace {
     run: String,
     steps: Vec<TraceStep>,
 }
 
 impl RunRecords {
-    pub(crate) fn add(&mut self, record: RunRecord) {
+    pub(super) fn add(&mut self, record: RunRecord) {
         self.0.truncate(MAX_RUNS - 1);
         self.0.push_front(record);
     }
 
-    pub(crate) fn get(&self, run_id: &str) -> Option<&RunRecord> {
+    pub(super) fn get(&self, run_id: &str) -> Option<&RunRecord> {
         self.0.iter().find(|record| record.run_id == run_id)
     }
 
     /// The runs that have ended, in order.
-    pub(crate) fn to_ended_runs(&self) -> Vec<EndedRun> {
+    pub(super) fn to_ended_runs(&self) -> Vec<EndedRun> {
         self.0.iter().rev().filter_map(|record| record.end.get()).collect()
     }
 
-    pub(crate) fn to_traces(&self) -> Vec<RunTrace> {
+    pub(super) fn to_traces(&self) -> Vec<RunTrace> {
         let step = |event: TraceEvent| TraceStep { text: event.to_string(), event };
         let run = |record: &RunRecord| RunTrace {
             run: record.run_id.clone(),

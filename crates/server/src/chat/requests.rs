@@ -1,7 +1,5 @@
 //! The page's requests.
 
-use axum::Json;
-use axum::extract::rejection::JsonRejection;
 use axum::http::{HeaderMap, StatusCode};
 use serde::Deserialize;
 use turnstream::Item;
@@ -9,13 +7,10 @@ use turnstream::hub::{Command, EventNumber};
 use turnstream::item::{GrantTerms, PendingCall};
 use turnstream::tool::Verdict;
 
-use crate::failure::Failure;
+use super::failure::Failure;
 
 /// Longer session ids are refused.
 const MAX_ID_BYTES: usize = 100;
-
-/// The parsed body of a request, or the reason why it cannot be parsed.
-pub(crate) type Body<T> = Result<Json<T>, JsonRejection>;
 
 /// Validates a session id.
 pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {

@@ -6,26 +6,26 @@ use turnstream::event::ToolEvent;
 use turnstream::item::Item;
 use turnstream::turn::TurnEvent;
 
-use crate::ended_runs::{EndedRun, RunSummary, shown_item};
+use super::ended_runs::{EndedRun, RunSummary, shown_item};
 
 /// The maximum size of a run's events of sub-agents, as JSON. If they are larger, none is kept.
 const MAX_NESTED_BYTES: usize = 128 * 1024;
 
 /// Observes a run.
-pub(crate) struct RunObserver {
+pub(super) struct RunObserver {
     starts_at: u64,
     nested: Vec<Value>,
     nested_bytes: usize,
 }
 
 impl RunObserver {
-    pub(crate) fn new(starts_at: u64) -> Self {
+    pub(super) fn new(starts_at: u64) -> Self {
         Self { starts_at, nested: Vec::new(), nested_bytes: 0 }
     }
 
     /// Observes the next event, before which the session had `entries` entries. Returns the run
     /// when it has ended.
-    pub(crate) fn observe(&mut self, event: &Event, entries: u64) -> Option<EndedRun> {
+    pub(super) fn observe(&mut self, event: &Event, entries: u64) -> Option<EndedRun> {
         match event {
             Event::Nested { .. } => {
                 self.add_nested(event);

@@ -1,4 +1,7 @@
 //! The JSON responses to the page, except for events.
+//!
+//! NOTE: the example `fleet` of the package `turnstream-restate` uses this file, `requests`,
+//! `response` and `ended_runs` as well.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,9 +11,9 @@ use serde_json::{Value, json};
 use turnstream::item::Content;
 use turnstream::session::{Entry, Session, SessionInfo, SessionState};
 
-use crate::ended_runs::{EndedRun, ended_runs, shown_item};
-use crate::failure::Failure;
-use crate::requests::MessagesQuery;
+use super::ended_runs::{EndedRun, ended_runs, shown_item};
+use super::failure::Failure;
+use super::requests::MessagesQuery;
 
 /// The maximum number of entries in a response.
 const MAX_PAGE: usize = 200;
@@ -56,10 +59,10 @@ pub(crate) fn title(entries: &[Entry]) -> Option<String> {
         Entry::Item(item) => item.as_user().map(Content::text),
         _ => None,
     };
-    let words = entries.iter().find_map(user_text)?;
-    let words = words.split_whitespace().collect::<Vec<_>>().join(" ");
-    let mut title: String = words.chars().take(MAX_TITLE).collect();
-    if title.len() < words.len() {
+    let text = entries.iter().find_map(user_text)?;
+    let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+    let mut title: String = text.chars().take(MAX_TITLE).collect();
+    if title.len() < text.len() {
         title.push('…');
     }
     Some(title)
@@ -135,10 +138,6 @@ fn state_name(session: &Session) -> &'static str {
         SessionState::Pending { .. } => "pending",
         SessionState::Unfinished { .. } => "unfinished",
     }
-}
-
-pub(crate) fn now_ms() -> u64 {
-    to_ms(SystemTime::now())
 }
 
 fn to_ms(time: SystemTime) -> u64 {

@@ -1,0 +1,238 @@
+//! The settings of a chat server.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::http::Method;
+use turnstream::hub::Hub;
+use turnstream::session::{MemoryStore, Store};
+use turnstream::ui::ErrorTexts;
+use turnstream::{Agent, Error};
+
+use super::limits::ChatLimits;
+use super::open_sessions::{OpenSessions, SessionOwners, StoreWriters};
+use super::routes;
+use super::starts::StartRate;
+use crate::access::{Access, AllowedSites};
+use crate::authorize::Authorize;
+use crate::slots::Slots;
+
+/// A chat back end for a page or an app: its users talk to an agent in sessions.
+///
+/// A run continues when its page is closed, and any number of readers can follow it. A client may
+/// choose the id of a session, of 1 to 100 letters, digits and `-_.`; an id that the principal has
+/// not used names a new, empty session. Bodies are JSON. An error is `{"error": "…"}`, except in
+/// the last two groups, which have the form of their protocol.
+///
+/// | route | purpose |
+/// |---|---|
+/// | `POST /sessions/{id}/runs` | starts a run with the message `text`, or continues an unfinished run. While a run is active, the message is [queued or refused](Busy). The header `idempotency-key` makes it safe to send the request again. While calls wait for approval, the request is refused unless `waiting_calls` is `"give_up"` |
+/// | `GET /sessions/{id}/events` | the session's events across all its runs, as [server-sent events](turnstream::ui::sse), from the start or after the number in `last-event-id` or `?after=` |
+/// | `POST /sessions/{id}/stop` | interrupts the run, with a `reason` for the model. With `after_turn`, the current turn and its tools finish first. With `answer_only`, the model's answer ends but not its tools, unless it already answers the message `answer_next` |
+/// | `POST /sessions/{id}/steer` | sends the message `text` while the model works; the event `appended` has the returned `id` |
+/// | `POST /sessions/{id}/approve`, `…/deny` | a verdict on the waiting `call`, with a `reason`, the terms `always` on which it holds for further calls, and `earlier` verdicts. Once no verdict is `missing`, the run continues |
+/// | `GET /sessions/{id}/grants`, `POST …/grants/revoke` | the calls that run without a question; revokes the one with this `grant_id` |
+/// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries |
+/// | `POST /sessions/{id}/regenerate` | requests another answer to the last message |
+/// | `GET /sessions/{id}/messages` | at most `?limit=` entries before the number `?before=`, and how their runs ended |
+/// | `GET /sessions/{id}/trace` | the traces of the session's last runs in this process |
+/// | `GET /sessions` | the sessions, the last written one first, 50 at a time; `?after=` takes the `next` of the previous page |
+/// | `GET /health` | the number of runs and readers |
+/// | `POST /api/chat`, `GET /api/chat/{id}/stream`, `POST …/stop`, `GET …/messages` | [AI SDK](turnstream::ui::ai_sdk) clients of version 6, or `?version=5` or `7` |
+/// | `POST /ag-ui` | [AG-UI](turnstream::ui::ag_ui) clients |
+///
+/// ```no_run
+/// use std::future::pending;
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+/// use turnstream::session::JsonLinesStore;
+/// use turnstream_server::{ChatServer, ConnectionLimits, listen, serve};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let agent = Agent::new(Scripted::new(["Hello!"]));
+/// let server = ChatServer::new(agent).with_store(JsonLinesStore::open("chats")?);
+/// let listener = listen(([127, 0, 0, 1], 8080).into())?;
+/// serve(listener, server.router(), ConnectionLimits::default(), pending()).await;
+/// # Ok(())
+/// # }
+/// ```
+///
+/// Clones share their sessions and runs. Dropping the last clone and the router drops the runs.
+#[derive(Clone)]
+#[must_use]
+pub struct ChatServer(pub(super) Arc<Settings>);
+
+#[derive(Clone)]
+pub(super) struct Settings {
+    pub(super) agent: Agent,
+    pub(super) hub: Hub,
+    pub(super) sessions: OpenSessions,
+    pub(super) access: Access,
+    pub(super) limits: ChatLimits,
+    pub(super) busy: Busy,
+    pub(super) error_texts: ErrorTexts,
+    log: Option<Arc<LogFn>>,
+    /// Routes of the app.
+    app_routes: Router,
+    pub(super) usage: Usage,
+}
+
+type LogFn = dyn Fn(&Error) + Send + Sync;
+
+/// The runs and readers of the principals.
+#[derive(Clone, Default)]
+pub(super) struct Usage {
+    pub(super) runs: Slots,
+    pub(super) readers: Slots,
+    pub(super) starts: Arc<StartRate>,
+}
+
+/// How a message to a session whose run is active is handled.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Busy {
+    /// It waits for the end of the run, in memory, and while calls wait for approval.
+    #[default]
+    Queue,
+    /// It is refused with the status 409.
+    Refuse,
+}
+
+impl ChatServer {
+    /// Creates a server whose sessions are in memory. Until
+    /// [`with_authorize`](Self::with_authorize) is called, it accepts only requests to the names of
+    /// this machine, such as `localhost`, and all of them come from one principal.
+    pub fn new(agent: Agent) -> Self {
+        Self(Arc::new(Settings {
+            agent,
+            hub: Hub::new(),
+            sessions: OpenSessions::new(Arc::new(MemoryStore::new())),
+            access: Access::default(),
+            limits: ChatLimits::default(),
+            busy: Busy::default(),
+            error_texts: ErrorTexts::hidden(),
+            log: None,
+            app_routes: Router::new(),
+            usage: Usage::default(),
+        }))
+    }
+
+    fn update(mut self, change: impl FnOnce(&mut Settings)) -> Self {
+        change(Arc::make_mut(&mut self.0));
+        self
+    }
+
+    /// Sets where the sessions are stored. The session `id` of the principal `ada` is stored as
+    /// `ada/id`.
+    pub fn with_store(self, store: impl Store + 'static) -> Self {
+        self.update(|settings| settings.sessions.store = Arc::new(store))
+    }
+
+    /// Says that other processes write to the store, so that each request reads what they have
+    /// written.
+    pub fn with_shared_store(self) -> Self {
+        self.update(|settings| settings.sessions.writers = StoreWriters::Several)
+    }
+
+    /// Sets the hub that performs the runs, for example one that several processes share. To resume
+    /// the runs of a killed process, call [`resume_lost_runs`](Self::resume_lost_runs).
+    pub fn with_hub(self, hub: Hub) -> Self {
+        self.update(|settings| settings.hub = hub)
+    }
+
+    /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
+    /// asked for.
+    ///
+    /// Each principal has its own sessions. For another principal, they do not exist: their ids
+    /// name new sessions.
+    pub fn with_authorize(self, authorize: impl Authorize + 'static) -> Self {
+        self.update(|settings| settings.access.authorize = Some(Arc::new(authorize)))
+    }
+
+    /// Sets the host names of the server and the pages that may use it. By default, a server with
+    /// [`with_authorize`](Self::with_authorize) accepts [any host](AllowedSites::any_host), and one
+    /// without it accepts the [names of this machine](AllowedSites::loopback). Both accept only
+    /// pages of their own origin.
+    pub fn with_sites(self, sites: AllowedSites) -> Self {
+        self.update(|settings| settings.access.sites = Some(sites))
+    }
+
+    /// Lets all principals use all sessions, which are stored under their own ids. Limits and
+    /// budgets still hold for each principal.
+    pub fn with_shared_sessions(self) -> Self {
+        self.update(|settings| settings.sessions.owners = SessionOwners::Everyone)
+    }
+
+    /// Sets the limits.
+    pub fn with_limits(self, limits: ChatLimits) -> Self {
+        self.update(|settings| settings.limits = limits)
+    }
+
+    /// Sets how a message to a session whose run is active is handled. By default, it is queued.
+    pub fn with_busy(self, busy: Busy) -> Self {
+        self.update(|settings| settings.busy = busy)
+    }
+
+    /// Sets what clients read about errors of models and tools. By default, the messages are
+    /// [hidden](ErrorTexts::hidden).
+    pub fn with_error_texts(self, texts: ErrorTexts) -> Self {
+        self.update(|settings| settings.error_texts = texts)
+    }
+
+    /// Calls `log` with each error that a client does not see, such as a failure of the store.
+    /// `log` should not block.
+    pub fn with_error_log(self, log: impl Fn(&Error) + Send + Sync + 'static) -> Self {
+        self.update(|settings| settings.log = Some(Arc::new(log)))
+    }
+
+    /// Adds routes of the app, such as the files of its page. The same checks hold for them as for
+    /// the server's own routes. A handler receives the principal as
+    /// `axum::Extension<Principal>`.
+    pub fn with_routes(self, routes: Router) -> Self {
+        self.update(|settings| {
+            let earlier = std::mem::take(&mut settings.app_routes);
+            settings.app_routes = earlier.merge(routes);
+        })
+    }
+
+    /// Returns a router with all routes. It is also a function from requests to responses for other
+    /// servers, since a router is a `tower` service.
+    pub fn router(&self) -> Router {
+        routes::router(self, self.0.app_routes.clone())
+    }
+
+    /// Lists the method and the path of each route, without those of the
+    /// [app](Self::with_routes).
+    pub fn routes() -> impl Iterator<Item = (Method, &'static str)> {
+        routes::list()
+    }
+
+    /// Shuts down the server: refuses new runs with the status 503, and waits up to `limit` for the
+    /// active runs to end. The remaining runs are then interrupted, so that the parts of their
+    /// turns are stored. All readers get the event that says so, and their responses end. Queued
+    /// messages are lost.
+    ///
+    /// Call it before the connections are closed: in the future that stops `serve`. Dropping the
+    /// returned future only ends the wait.
+    pub async fn shut_down(&self, limit: Duration) {
+        self.0.hub.shut_down(limit).await;
+    }
+
+    pub(super) fn log(&self, error: &Error) {
+        if let Some(log) = &self.0.log {
+            log(error);
+        }
+    }
+}
+
+impl fmt::Debug for ChatServer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Settings { hub, limits, .. } = &*self.0;
+        f.debug_struct("ChatServer")
+            .field("hub", hub)
+            .field("limits", limits)
+            .finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,111 @@
+//! Resumes the runs of a process that was killed, and runs that have lost their lease.
+
+use std::collections::BTreeSet;
+use std::convert::Infallible;
+use std::future::pending;
+use std::pin::pin;
+use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::future::select;
+use futures::stream::FuturesUnordered;
+use tokio::sync::Notify;
+use tokio::time::{sleep, timeout};
+use turnstream::hub::LogUnavailable;
+use turnstream::session::SessionState;
+use turnstream::{Error, ErrorKind};
+
+use super::chat_server::ChatServer;
+use super::message_queue::in_context;
+use super::starts::{RETRY_DELAY, is_busy_elsewhere};
+
+/// The interval at which the server checks for runs whose process has died.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// How long resuming a lost run's session is retried: the session's lease ends when the database
+/// has noticed that the process is gone.
+const RESUME_LIMIT: Duration = Duration::from_secs(25);
+
+/// The stored ids of sessions whose runs in this process have lost their lease, because the
+/// database was restarted or this process was suspended.
+#[derive(Default)]
+pub(super) struct LostLeases {
+    sessions: Mutex<BTreeSet<String>>,
+    added: Notify,
+}
+
+impl LostLeases {
+    pub(super) fn add(&self, session: &str) {
+        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.to_owned());
+        self.added.notify_one();
+    }
+
+    fn take(&self) -> BTreeSet<String> {
+        std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl ChatServer {
+    /// Resumes the runs of processes that were killed, if the [hub](Self::with_hub) is shared, and
+    /// the runs of this process that have lost their lease on the session. A run that is resumed
+    /// has the budget of the agent, and does not count as a run of its principal. Sessions that
+    /// wait for a verdict continue to wait.
+    ///
+    /// The returned future never completes. Dropping it ends the search; runs that were resumed
+    /// continue.
+    pub async fn resume_lost_runs(&self) -> Infallible {
+        let lost_leases = &self.0.sessions.lost_leases;
+        let mut resuming = FuturesUnordered::new();
+        loop {
+            let looked = pin!(timeout(LOOK_EVERY, lost_leases.added.notified()));
+            let resumed = pin!(async {
+                while resuming.next().await.is_some() {}
+                pending::<()>().await;
+            });
+            select(looked, resumed).await;
+            for session in lost_leases.take() {
+                resuming.push(self.resume_in_time(session));
+            }
+            // While the events are unavailable, the lost runs are unknown.
+            for lost in self.0.hub.lost_runs().await.unwrap_or_default() {
+                if self.0.hub.claim_lost_run(&lost).await.unwrap_or(false) {
+                    resuming.push(self.resume_in_time(lost.key));
+                }
+            }
+        }
+    }
+
+    async fn resume_in_time(&self, session: String) {
+        match timeout(RESUME_LIMIT, self.resume_session(&session)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                self.log(&in_context(&format!("{session} cannot be resumed"), &error));
+            }
+            Err(_) => {
+                let message = format!("{session} could not be resumed in time");
+                self.log(&Error::new(ErrorKind::Timeout, message));
+            }
+        }
+    }
+
+    /// Resumes a session when its lease has ended, unless there is nothing left to do.
+    async fn resume_session(&self, session: &str) -> Result<(), Error> {
+        loop {
+            let open = self.0.sessions.open(&self.0.hub, session).await?;
+            let starting = open.starting.lock().await;
+            open.session.reload().await?;
+            if !matches!(open.session.state(), SessionState::Unfinished { .. }) {
+                return Ok(());
+            }
+            match self.resume_lost(&open).await {
+                Err(error)
+                    if is_busy_elsewhere(&error)
+                        || error.find_source::<LogUnavailable>().is_some() => {}
+                resumed => return resumed,
+            }
+            drop(starting);
+            sleep(RETRY_DELAY).await;
+        }
+    }
+}

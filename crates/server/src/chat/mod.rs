@@ -1,0 +1,25 @@
+//! A chat back end: sessions, runs that outlive their readers, and approvals.
+
+mod ag_ui;
+mod ai_sdk;
+mod call;
+mod chat_server;
+mod ended_runs;
+mod failure;
+mod limits;
+mod lost_runs;
+mod message_queue;
+mod open_session;
+mod open_sessions;
+mod request_keys;
+mod requests;
+mod response;
+mod routes;
+mod run_observer;
+mod run_records;
+mod sessions;
+mod starts;
+mod views;
+
+pub use chat_server::{Busy, ChatServer};
+pub use limits::ChatLimits;

@@ -1,0 +1,133 @@
+//! All routes.
+
+use std::collections::HashMap;
+
+use axum::Router;
+use axum::extract::{Path, Request, State};
+use axum::http::Method;
+use axum::middleware;
+use axum::response::{IntoResponse, Response};
+use axum::routing::{MethodFilter, on};
+use turnstream::ui::{RequestError, ag_ui, ai_sdk};
+
+use super::call::{Answer, Call, guard};
+use super::chat_server::ChatServer;
+use super::failure::Failure;
+use super::response::to_axum;
+use super::{ag_ui as ag_ui_route, ai_sdk as ai_sdk_routes, sessions};
+
+/// The function of a route.
+#[derive(Clone, Copy)]
+enum Action {
+    Start,
+    Events,
+    Stop,
+    Steer,
+    Approve,
+    Deny,
+    Grants,
+    RevokeGrant,
+    Fork,
+    Regenerate,
+    Messages,
+    Trace,
+    List,
+    Health,
+    AiSdkChat,
+    AiSdkResume,
+    AiSdkStop,
+    AiSdkMessages,
+    AgUiRun,
+}
+
+/// All routes: [`router`] serves what is listed here, and nothing else.
+const ROUTES: [(Method, &str, Action); 19] = [
+    (Method::POST, "/sessions/{id}/runs", Action::Start),
+    (Method::GET, "/sessions/{id}/events", Action::Events),
+    (Method::POST, "/sessions/{id}/stop", Action::Stop),
+    (Method::POST, "/sessions/{id}/steer", Action::Steer),
+    (Method::POST, "/sessions/{id}/approve", Action::Approve),
+    (Method::POST, "/sessions/{id}/deny", Action::Deny),
+    (Method::GET, "/sessions/{id}/grants", Action::Grants),
+    (Method::POST, "/sessions/{id}/grants/revoke", Action::RevokeGrant),
+    (Method::POST, "/sessions/{id}/fork", Action::Fork),
+    (Method::POST, "/sessions/{id}/regenerate", Action::Regenerate),
+    (Method::GET, "/sessions/{id}/messages", Action::Messages),
+    (Method::GET, "/sessions/{id}/trace", Action::Trace),
+    (Method::GET, "/sessions", Action::List),
+    (Method::GET, "/health", Action::Health),
+    (Method::POST, "/api/chat", Action::AiSdkChat),
+    (Method::GET, "/api/chat/{id}/stream", Action::AiSdkResume),
+    (Method::POST, "/api/chat/{id}/stop", Action::AiSdkStop),
+    (Method::GET, "/api/chat/{id}/messages", Action::AiSdkMessages),
+    (Method::POST, "/ag-ui", Action::AgUiRun),
+];
+
+pub(super) fn list() -> impl Iterator<Item = (Method, &'static str)> {
+    ROUTES.into_iter().map(|(method, path, _)| (method, path))
+}
+
+pub(super) fn router(server: &ChatServer, app_routes: Router) -> Router {
+    let mut routes = Router::new();
+    for (method, path, action) in ROUTES {
+        let filter = match method {
+            Method::POST => MethodFilter::POST,
+            _ => MethodFilter::GET,
+        };
+        let handler = async move |State(server): State<ChatServer>,
+                                  Path(mut path): Path<HashMap<String, String>>,
+                                  request: Request| {
+            let session = path.remove("id").unwrap_or_default();
+            action.respond(server, session, request).await
+        };
+        routes = routes.route(path, on(filter, handler));
+    }
+    routes
+        .with_state(server.clone())
+        .merge(app_routes)
+        .fallback(async || Failure::not_found("there is no such page"))
+        .layer(middleware::from_fn_with_state(server.clone(), guard))
+}
+
+impl Action {
+    async fn respond(self, server: ChatServer, session: String, request: Request) -> Response {
+        let answer = match Call::receive(server.clone(), session, request).await {
+            Ok(call) => self.answer(call).await,
+            Err(failure) => Err(failure),
+        };
+        answer.unwrap_or_else(|failure| {
+            if let Some(cause) = failure.cause() {
+                server.log(cause);
+            }
+            match self {
+                Self::AiSdkChat => to_axum(ai_sdk::refuse(&RequestError::from(failure))),
+                Self::AgUiRun => to_axum(ag_ui::refuse(&RequestError::from(failure))),
+                _ => failure.into_response(),
+            }
+        })
+    }
+
+    async fn answer(self, call: Call) -> Answer {
+        match self {
+            Self::Start => sessions::start(call).await,
+            Self::Events => sessions::events(call).await,
+            Self::Stop => sessions::stop(call).await,
+            Self::Steer => sessions::steer(call).await,
+            Self::Approve => sessions::approve(call).await,
+            Self::Deny => sessions::deny(call).await,
+            Self::Grants => sessions::grants(call).await,
+            Self::RevokeGrant => sessions::revoke_grant(call).await,
+            Self::Fork => sessions::fork(call).await,
+            Self::Regenerate => sessions::regenerate(call).await,
+            Self::Messages => sessions::messages(call).await,
+            Self::Trace => sessions::trace(call).await,
+            Self::List => sessions::list(call).await,
+            Self::Health => sessions::health(&call),
+            Self::AiSdkChat => ai_sdk_routes::chat(call).await,
+            Self::AiSdkResume => ai_sdk_routes::resume(call).await,
+            Self::AiSdkStop => ai_sdk_routes::stop(call).await,
+            Self::AiSdkMessages => ai_sdk_routes::messages(call).await,
+            Self::AgUiRun => ag_ui_route::run(call).await,
+        }
+    }
+}
