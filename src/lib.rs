@@ -152,7 +152,7 @@
 //! | `turnstream-redis` | a [hub](mod@hub) that spans [many machines](guide::many_machines), through Redis or Valkey |
 //! | `turnstream-restate` | durable runs on Restate |
 //! | `turnstream-prices` | published prices and context windows, for [budgets](guide::budgets) and [compaction](guide::compaction) |
-//! | `turnstream-server` | agents as models, which any client of OpenAI, Anthropic, Gemini or Ollama can call |
+//! | `turnstream-server` | a chat back end, and agents as models, which any client of OpenAI, Anthropic, Gemini or Ollama can call |
 //! | `turnstream-otel` | spans and metrics by OpenTelemetry's conventions for generative AI |
 //! | `turnstream-macros` | the macros of the feature `macros`; do not depend on it |
 //! | `turnstream-testing` | servers and test suites for tests: a model server and an MCP server on the loopback device, and suites for providers, stores, event logs and engines |
