@@ -35,6 +35,9 @@ use crate::wires::parse_request;
 /// How long a stream may be silent before bytes keep its connection alive.
 const KEEP_ALIVE: Duration = Duration::from_secs(15);
 
+/// How long an answer that is not streamed may take: as long as the vendors' own clients wait.
+const ANSWER_TIMEOUT: Duration = Duration::from_mins(10);
+
 /// Serves agents as models, so that any client of a model can call them.
 ///
 /// | wire | routes |
@@ -77,6 +80,7 @@ struct Settings {
     shows_work: bool,
     detaches_runs: bool,
     keep_alive: Duration,
+    answer_timeout: Duration,
     responses: StoredResponses,
     active_runs: Slots,
 }
@@ -98,6 +102,7 @@ impl AgentServer {
             shows_work: false,
             detaches_runs: false,
             keep_alive: KEEP_ALIVE,
+            answer_timeout: ANSWER_TIMEOUT,
             responses: StoredResponses::default(),
             active_runs: Slots::default(),
         }))
@@ -148,6 +153,12 @@ impl AgentServer {
         self.update(|settings| settings.keep_alive = every)
     }
 
+    /// Sets how long an answer that is not streamed may take. Then the run is dropped, unless runs
+    /// are [detached](Self::with_detached_runs), and the status is 504. The default is ten minutes.
+    pub fn with_answer_timeout(self, limit: Duration) -> Self {
+        self.update(|settings| settings.answer_timeout = limit)
+    }
+
     /// Returns a router with all routes. It is also a function from requests to responses for other
     /// servers, since a router is a `tower` service.
     pub fn router(self) -> Router {
@@ -162,9 +173,9 @@ impl AgentServer {
             .route("/v1/messages", wire(Wire::Anthropic))
             .route("/v1/messages/count_tokens", post(count_anthropic))
             .route("/v1/models", get(list_models))
-            .route("/v1/models/{name}", get(show_model).post(call_gemini))
+            .route("/v1/models/{*name}", get(show_model).post(call_gemini))
             .route("/v1beta/models", get(list_models))
-            .route("/v1beta/models/{name}", get(show_model).post(call_gemini))
+            .route("/v1beta/models/{*name}", get(show_model).post(call_gemini))
             .route("/api/chat", wire(Wire::Ollama))
             .route("/api/tags", get(list_ollama))
             .route("/api/show", post(show_ollama))
@@ -226,18 +237,33 @@ impl AgentServer {
             builder.body(stream_body(held, self.0.keep_alive).await?)
         } else {
             let builder = builder.header(header::CONTENT_TYPE, "application/json");
-            let document = match self.0.detaches_runs {
-                true => tokio::spawn(answer.complete()).await.unwrap_or_else(|error| {
-                    let message = "the answer was lost";
-                    Err(Error::new(ErrorKind::Other, message).with_source(error).into())
-                }),
-                false => answer.complete().await,
-            };
-            builder.body(document?.to_string().into())
+            builder.body(self.complete(answer).await?.to_string().into())
         };
         response.map_err(|error| {
             let message = "the response cannot be sent";
             Error::new(ErrorKind::Other, message).with_source(error).into()
+        })
+    }
+
+    /// Waits for an answer that is not streamed.
+    async fn complete(&self, answer: Answer) -> Result<Value, Failure> {
+        let limit = self.0.answer_timeout;
+        let completed = match self.0.detaches_runs {
+            // Dropping the handle of a task does not end the task.
+            true => tokio::time::timeout(limit, tokio::spawn(answer.complete())).await.map(
+                |completed| {
+                    completed.unwrap_or_else(|error| {
+                        let message = "the answer was lost";
+                        Err(Error::new(ErrorKind::Other, message).with_source(error).into())
+                    })
+                },
+            ),
+            false => tokio::time::timeout(limit, answer.complete()).await,
+        };
+        completed.unwrap_or_else(|_| {
+            let error = Error::new(ErrorKind::Timeout, "the answer took too long");
+            // A tool may have started.
+            Err(Failure::new(error.with_status(504), true))
         })
     }
 

@@ -42,12 +42,8 @@ pub(crate) struct Answer {
     client_tools: HashSet<String>,
     format: FrameFormat,
     blocks: Blocks,
-    /// The text of the last turn, if only the last turn's text may be sent, because it must match a
-    /// format.
-    held_text: Option<String>,
-    /// The first event on the Responses wire, from which an error in the stream is made.
-    first_event: Option<Value>,
-    /// The bytes of frames so far.
+    text: SentText,
+    /// The frames so far.
     written: Written,
     /// Whether a tool has started. The client must then not repeat the request on its own.
     has_acted: bool,
@@ -62,10 +58,22 @@ enum AnswerState {
     Ended,
 }
 
+/// The text that the client receives.
+enum SentText {
+    /// The text of all turns, as it arrives.
+    OfAllTurns,
+    /// The text of the last turn, at its end, because it must match a format. Contains the text of
+    /// the current turn.
+    OfLastTurn(String),
+}
+
 /// The frames that have been written.
+#[derive(Default)]
 struct Written {
     writer: Option<TurnWriter>,
     count: usize,
+    /// The first event on the Responses wire, from which an error in the stream is made.
+    first_event: Option<Value>,
 }
 
 /// Numbers the content blocks of all turns of a run.
@@ -108,7 +116,10 @@ impl Answer {
         active_run: Slot,
     ) -> Self {
         let client_tools = request.tool_names();
-        let held_text = request.has_format().then(String::new);
+        let text = match request.has_format() {
+            true => SentText::OfLastTurn(String::new()),
+            false => SentText::OfAllTurns,
+        };
         let ModelRequest { model, repeated: mut body, is_streamed, .. } = request;
         if !is_streamed && settings.wire == Wire::OpenAiChat {
             // A response that is not streamed always contains its usage.
@@ -121,9 +132,8 @@ impl Answer {
             body,
             client_tools,
             blocks: Blocks::default(),
-            held_text,
-            first_event: None,
-            written: Written { writer: None, count: 0 },
+            text,
+            written: Written::default(),
             has_acted: false,
             state: AnswerState::Running { run: Box::new(run), _active_run: active_run },
         }
@@ -172,7 +182,7 @@ impl Answer {
     /// Returns the stream's bytes for an error that has ended it.
     pub(crate) fn error_bytes(&mut self, failure: &Failure) -> String {
         let mut frame = self.settings.wire.error_frame(failure.error(), self.written.count);
-        if let Some(first) = &self.first_event
+        if let Some(first) = &self.written.first_event
             && let Ok(mut event) = serde_json::from_str::<Value>(&frame.data)
             && let Some(failed) = event["response"].as_object().cloned()
         {
@@ -324,11 +334,12 @@ impl Answer {
     /// Returns the text that ends the answer, but that no delta contains: the text that must match
     /// a format, or the summary of a run that the model has ended by a tool.
     fn final_text(&mut self, outcome: &Outcome) -> Option<String> {
-        let text = match self.held_text.take() {
-            Some(text) if text.is_empty() && outcome.stop_action.is_some() => outcome.text.clone(),
-            Some(text) => text,
-            None if !self.blocks.has_text && outcome.stop_action.is_some() => outcome.text.clone(),
-            None => String::new(),
+        let is_stopped = outcome.stop_action.is_some();
+        let text = match &mut self.text {
+            SentText::OfLastTurn(text) if text.is_empty() && is_stopped => outcome.text.clone(),
+            SentText::OfLastTurn(text) => mem::take(text),
+            SentText::OfAllTurns if !self.blocks.has_text && is_stopped => outcome.text.clone(),
+            SentText::OfAllTurns => String::new(),
         };
         Some(text).filter(|text| !text.is_empty())
     }
@@ -375,7 +386,7 @@ impl Answer {
             Event::Turn(
                 TurnEvent::TextDelta { index, text } | TurnEvent::RefusalDelta { index, text },
             ) => {
-                if let Some(held) = &mut self.held_text {
+                if let SentText::OfLastTurn(held) = &mut self.text {
                     held.push_str(text);
                     return Vec::new();
                 }
@@ -404,7 +415,7 @@ impl Answer {
 
     fn start_turn(&mut self) {
         self.blocks.start_turn();
-        if let Some(held) = &mut self.held_text {
+        if let SentText::OfLastTurn(held) = &mut self.text {
             held.clear();
         }
     }
@@ -420,7 +431,7 @@ impl Answer {
 
     fn encode(&mut self, frames: &[Frame]) -> String {
         if self.written.count == 0 && self.settings.wire == Wire::OpenAiResponses {
-            self.first_event =
+            self.written.first_event =
                 frames.first().and_then(|first| serde_json::from_str(&first.data).ok());
         }
         let start = self.written.count;

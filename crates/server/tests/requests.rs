@@ -497,3 +497,35 @@ async fn models_are_listed_on_each_wire() {
     let counted = served.post("/v1/messages/count_tokens", &counted).await.json();
     assert!(counted["input_tokens"].as_u64().unwrap() > 0);
 }
+
+#[tokio::test]
+async fn a_model_may_have_slashes_in_its_name() {
+    let agents = AgentServer::new().with_model("team/assistant", searching_agent());
+    let served = Served::router(agents.router()).await;
+    let body = json!({ "contents": [{ "role": "user", "parts": [{ "text": "Hi" }] }] });
+    for name in ["team/assistant", "team%2Fassistant"] {
+        let path = format!("/v1beta/models/{name}");
+        assert_eq!(served.get(&path).await.json()["name"], "models/team/assistant");
+        let answered = served.post(&format!("{path}:generateContent"), &body).await;
+        assert_eq!(answered.status, 200, "{name}: {answered:?}");
+    }
+    assert_eq!(served.get("/v1/models/team/other").await.status, 404);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_answer_that_is_not_streamed_has_a_time_limit() {
+    let model = Scripted::from_fn(|_, _| Reply::new().say("Some text").hang());
+    for (agents, seconds) in [
+        (AgentServer::new(), 600),
+        (AgentServer::new().with_answer_timeout(std::time::Duration::from_secs(5)), 5),
+        (AgentServer::new().with_detached_runs(), 600),
+    ] {
+        let agents = agents.with_model("assistant", Agent::new(model.clone()));
+        let served = Served::router(agents.router()).await;
+        let started = tokio::time::Instant::now();
+        let answered = served.post(CHAT, &chat("Hi")).await;
+        assert_eq!(answered.status, 504, "{answered:?}");
+        assert_eq!(answered.headers["x-should-retry"], "false");
+        assert_eq!(started.elapsed().as_secs(), seconds);
+    }
+}

@@ -4,7 +4,7 @@ use axum::http::Method;
 use serde_json::{Value, json};
 use turnstream::Item;
 use turnstream::agent::Budget;
-use turnstream::session::Store;
+use turnstream::session::{JsonLinesStore, Store};
 use turnstream_server::{AllowedSites, ChatServer, Principal, presented_key};
 
 use super::support::{Chat, SECRET, agent, read_until, two_users};
@@ -283,4 +283,35 @@ async fn shared_sessions_belong_to_all_principals_under_their_own_ids() {
     let page = chat.get("bob", "/sessions/team/messages").await;
     assert!(page.text.contains("Hello"), "{page:?}");
     assert_eq!(chat.get("bob", "/sessions").await.json()["sessions"][0]["id"], "team");
+}
+
+#[tokio::test]
+async fn no_id_leads_out_of_a_principals_own_sessions() {
+    let folder = std::env::temp_dir().join(format!("chat-principals-{}", std::process::id()));
+    let inner = folder.join("sessions");
+    let authorize = |request: &axum::http::request::Parts| {
+        Ok::<_, turnstream::Error>(Principal::new(presented_key(request).unwrap_or_default()))
+    };
+    let store = JsonLinesStore::open(&inner).unwrap();
+    let chat = Chat::start(|server| server.with_store(store).with_authorize(authorize)).await;
+    let users = ["a", "a/b", "../..", "", "a%2Fb", "ada@example.org"];
+    for user in users {
+        chat.say_and_wait(user, "c", &format!("I am {user}!")).await;
+    }
+    for user in users {
+        let page = chat.get(user, "/sessions/c/messages").await.json();
+        let said = page["messages"].as_array().unwrap();
+        assert_eq!(said[0]["entry"]["content"], format!("I am {user}!"));
+        assert_eq!(said.len(), 2, "{user}: {page}");
+        let list = chat.get(user, "/sessions").await.json();
+        assert_eq!(list["sessions"].as_array().unwrap().len(), 1, "{user}: {list}");
+        assert_eq!(list["sessions"][0]["id"], "c");
+    }
+    for id in ["b%2Fc", "..%2Fc", "%2F", "a%00b", ""] {
+        let page = chat.get("a", &format!("/sessions/{id}/messages")).await;
+        assert!(matches!(page.status, 400 | 404), "{id}: {page:?}");
+    }
+    // Nothing was written outside of the store's folder.
+    assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
+    std::fs::remove_dir_all(&folder).unwrap();
 }
