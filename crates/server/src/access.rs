@@ -3,12 +3,12 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use axum::http::header::{self, HeaderMap};
+use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::uri::Authority;
 use turnstream::{Error, ErrorKind};
 
-use crate::authorize::{Authorize, Principal};
+use crate::authorize::{Authorize, Principal, header_text};
 
 /// The host names under which clients reach a server, and the pages that may use it.
 ///
@@ -174,10 +174,6 @@ impl Access {
             _ => error,
         })
     }
-}
-
-pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
-    headers.get(name).and_then(|value| value.to_str().ok())
 }
 
 #[cfg(test)]

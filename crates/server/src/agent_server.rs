@@ -21,9 +21,9 @@ use turnstream::tool::{ToolOutput, Verdict};
 use turnstream::ui::ClientLimits;
 use turnstream::{Agent, Error, ErrorKind, History, Run};
 
-use crate::access::{Access, AllowedSites, header_text};
+use crate::access::{Access, AllowedSites};
 use crate::answer::{Answer, AnswerSettings};
-use crate::authorize::{Authorize, Principal};
+use crate::authorize::{Authorize, Principal, header_text};
 use crate::body::receive;
 use crate::failure::Failure;
 use crate::fields::invalid;

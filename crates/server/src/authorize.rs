@@ -2,15 +2,13 @@
 
 use std::sync::Arc;
 
-use axum::http::header;
+use axum::http::header::{self, HeaderMap};
 use axum::http::request::Parts;
 use futures::future::{self, BoxFuture};
 use turnstream::Error;
 #[cfg(doc)]
 use turnstream::ErrorKind;
 use turnstream::agent::Budget;
-
-use crate::access::header_text;
 
 /// The user or program from which a request comes.
 ///
@@ -117,4 +115,8 @@ pub fn presented_key(request: &Parts) -> Option<&str> {
     let other = ["x-api-key", "x-goog-api-key"];
     let other = other.iter().find_map(|name| header_text(&request.headers, name));
     bearer.map(|(_, key)| key.trim()).or(other)
+}
+
+pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
 }

@@ -7,7 +7,7 @@ use axum::http::header;
 use axum::http::request::Parts;
 use turnstream::{Error, ErrorKind};
 
-use crate::access::header_text;
+use crate::authorize::header_text;
 
 /// How long the body of a request may take to arrive.
 const BODY_TIMEOUT: Duration = Duration::from_mins(1);

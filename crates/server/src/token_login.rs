@@ -14,8 +14,7 @@ use serde::Deserialize;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::{Error, ErrorKind};
 
-use crate::access::header_text;
-use crate::authorize::{Authorize, Principal, presented_key};
+use crate::authorize::{Authorize, Principal, header_text, presented_key};
 
 /// A shorter token could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;

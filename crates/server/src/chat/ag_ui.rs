@@ -5,7 +5,7 @@ use turnstream::ui::ag_ui::{AgUi, ClientAction, RunRequest};
 
 use super::call::{Answer, Call};
 use super::response::to_axum;
-use super::starts::Start;
+use super::start::Start;
 
 pub(super) async fn run(call: Call) -> Answer {
     let settings = &call.server.0;

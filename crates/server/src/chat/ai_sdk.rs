@@ -11,7 +11,7 @@ use turnstream::ui::ai_sdk::{AiSdk, ChatRequest, ClientAction, Version};
 use super::call::{Answer, Call, json};
 use super::failure::Failure;
 use super::response::to_axum;
-use super::starts::Start;
+use super::start::Start;
 
 /// `?version=7` for clients of `ai` 7; the default is 6.
 #[derive(Deserialize)]

@@ -15,8 +15,7 @@ use serde::de::DeserializeOwned;
 use super::chat_server::ChatServer;
 use super::failure::Failure;
 use super::open_session::OpenSession;
-use crate::access::header_text;
-use crate::authorize::Principal;
+use crate::authorize::{Principal, header_text};
 use crate::body::receive;
 
 /// A page of the server loads everything from the server, and no other page may embed it.

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::http::Method;
 use turnstream::hub::Hub;
 use turnstream::session::{MemoryStore, Store};
 use turnstream::ui::ErrorTexts;
@@ -13,8 +12,7 @@ use turnstream::{Agent, Error};
 
 use super::limits::ChatLimits;
 use super::open_sessions::{OpenSessions, SessionOwners, StoreWriters};
-use super::routes;
-use super::starts::StartRate;
+use super::start_rate::StartRate;
 use crate::access::{Access, AllowedSites};
 use crate::authorize::Authorize;
 use crate::slots::Slots;
@@ -76,7 +74,7 @@ pub(super) struct Settings {
     pub(super) error_texts: ErrorTexts,
     log: Option<Arc<LogFn>>,
     /// Routes of the app.
-    app_routes: Router,
+    pub(super) app_routes: Router,
     pub(super) usage: Usage,
 }
 
@@ -197,18 +195,6 @@ impl ChatServer {
         })
     }
 
-    /// Returns a router with all routes. It is also a function from requests to responses for other
-    /// servers, since a router is a `tower` service.
-    pub fn router(&self) -> Router {
-        routes::router(self, self.0.app_routes.clone())
-    }
-
-    /// Lists the method and the path of each route, without those of the
-    /// [app](Self::with_routes).
-    pub fn routes() -> impl Iterator<Item = (Method, &'static str)> {
-        routes::list()
-    }
-
     /// Shuts down the server: refuses new runs with the status 503, and waits up to `limit` for the
     /// active runs to end. The remaining runs are then interrupted, so that the parts of their
     /// turns are stored. All readers get the event that says so, and their responses end. Queued
@@ -224,6 +210,11 @@ impl ChatServer {
         if let Some(log) = &self.0.log {
             log(error);
         }
+    }
+
+    pub(super) fn log_with_context(&self, what: &str, error: &Error) {
+        let message = format!("{what}: {error}");
+        self.log(&Error::new(error.kind(), message).with_source(error.clone()));
     }
 }
 

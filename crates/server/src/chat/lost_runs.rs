@@ -1,23 +1,19 @@
 //! Resumes the runs of a process that was killed, and runs that have lost their lease.
 
-use std::collections::BTreeSet;
 use std::convert::Infallible;
 use std::future::pending;
 use std::pin::pin;
-use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use futures::StreamExt;
 use futures::future::select;
 use futures::stream::FuturesUnordered;
-use tokio::sync::Notify;
 use tokio::time::{sleep, timeout};
 use turnstream::hub::LogUnavailable;
 use turnstream::session::SessionState;
 use turnstream::{Error, ErrorKind};
 
 use super::chat_server::ChatServer;
-use super::message_queue::in_context;
 use super::starts::{RETRY_DELAY, is_busy_elsewhere};
 
 /// The interval at which the server checks for runs whose process has died.
@@ -26,25 +22,6 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// How long resuming a lost run's session is retried: the session's lease ends when the database
 /// has noticed that the process is gone.
 const RESUME_LIMIT: Duration = Duration::from_secs(25);
-
-/// The stored ids of sessions whose runs in this process have lost their lease, because the
-/// database was restarted or this process was suspended.
-#[derive(Default)]
-pub(super) struct LostLeases {
-    sessions: Mutex<BTreeSet<String>>,
-    added: Notify,
-}
-
-impl LostLeases {
-    pub(super) fn add(&self, session: &str) {
-        self.sessions.lock().unwrap_or_else(PoisonError::into_inner).insert(session.to_owned());
-        self.added.notify_one();
-    }
-
-    fn take(&self) -> BTreeSet<String> {
-        std::mem::take(&mut *self.sessions.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-}
 
 impl ChatServer {
     /// Resumes the runs of processes that were killed, if the [hub](Self::with_hub) is shared, and
@@ -58,7 +35,7 @@ impl ChatServer {
         let lost_leases = &self.0.sessions.lost_leases;
         let mut resuming = FuturesUnordered::new();
         loop {
-            let looked = pin!(timeout(LOOK_EVERY, lost_leases.added.notified()));
+            let looked = pin!(timeout(LOOK_EVERY, lost_leases.added()));
             let resumed = pin!(async {
                 while resuming.next().await.is_some() {}
                 pending::<()>().await;
@@ -80,7 +57,7 @@ impl ChatServer {
         match timeout(RESUME_LIMIT, self.resume_session(&session)).await {
             Ok(Ok(())) => {}
             Ok(Err(error)) => {
-                self.log(&in_context(&format!("{session} cannot be resumed"), &error));
+                self.log_with_context(&format!("{session} cannot be resumed"), &error);
             }
             Err(_) => {
                 let message = format!("{session} could not be resumed in time");

@@ -2,24 +2,13 @@
 //! approval.
 
 use std::collections::VecDeque;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use futures::StreamExt;
-use futures::future::{Either, select};
 use tokio::sync::Notify;
-use turnstream::hub::HubEvent;
-use turnstream::item::{Content, Item};
-use turnstream::{Error, ErrorKind};
+use turnstream::item::Content;
 
-use super::chat_server::ChatServer;
 use super::failure::Failure;
-use super::open_session::OpenSession;
-use super::starts::{RETRY_DELAY, Start, Started, begin, is_busy_elsewhere};
 use crate::authorize::Principal;
-
-/// The delay before a message is tried again that the store could not take.
-const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 /// A session's messages that wait.
 #[derive(Default)]
@@ -35,16 +24,17 @@ struct Queued {
     task: QueueTask,
 }
 
+/// A message that starts the run with this id.
 #[derive(Clone)]
-struct Message {
-    run_id: String,
-    content: Content,
-    principal: Principal,
+pub(super) struct Message {
+    pub(super) run_id: String,
+    pub(super) content: Content,
+    pub(super) principal: Principal,
 }
 
 /// The task that starts runs for the queued messages.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum QueueTask {
+pub(super) enum QueueTask {
     #[default]
     Stopped,
     Running,
@@ -58,6 +48,41 @@ impl MessageQueue {
         self.lock().task != QueueTask::Stopped
     }
 
+    /// Adds a message, unless `max` of them are waiting. If it returns `true`, the caller has to
+    /// start the task.
+    pub(super) fn push(&self, message: Message, max: usize) -> Result<bool, Failure> {
+        let mut queued = self.lock();
+        if queued.messages.len() >= max {
+            return Err(Failure::too_many("too many messages are waiting for this run to end"));
+        }
+        queued.messages.push_back(message);
+        let is_stopped = queued.task == QueueTask::Stopped;
+        if is_stopped {
+            queued.task = QueueTask::Running;
+        }
+        Ok(is_stopped)
+    }
+
+    /// Removes the message whose run has started.
+    pub(super) fn pop(&self) {
+        self.lock().messages.pop_front();
+    }
+
+    /// Removes all messages, and ends the task.
+    pub(super) fn clear(&self) {
+        *self.lock() = Queued::default();
+    }
+
+    /// Sets what the task does with the message that is tried again.
+    pub(super) fn restore(&self, task: QueueTask) {
+        self.lock().task = task;
+    }
+
+    /// Waits until the queue no longer waits for verdicts.
+    pub(super) async fn calls_given_up(&self) {
+        self.calls_given_up.notified().await;
+    }
+
     /// Lets the next message give up the calls that wait for approval.
     pub(super) fn give_up_calls(&self) {
         self.lock().task = QueueTask::GivingUpCalls;
@@ -66,7 +91,7 @@ impl MessageQueue {
 
     /// Returns the next message, and whether it gives up the calls that wait for approval. Without
     /// a message, the task has ended.
-    fn next(&self) -> Option<(Message, QueueTask)> {
+    pub(super) fn next(&self) -> Option<(Message, QueueTask)> {
         let mut queued = self.lock();
         let next = queued.messages.front().cloned();
         let task = if next.is_some() { QueueTask::Running } else { QueueTask::Stopped };
@@ -77,102 +102,4 @@ impl MessageQueue {
     fn lock(&self) -> MutexGuard<'_, Queued> {
         self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
-
-impl ChatServer {
-    /// Adds a message to a session's queue.
-    pub(super) fn enqueue(
-        &self,
-        principal: &Principal,
-        open: &Arc<OpenSession>,
-        content: Content,
-        run_id: String,
-    ) -> Result<Started, Failure> {
-        let mut queued = open.queue.lock();
-        if queued.messages.len() >= self.0.limits.max_queued_messages {
-            return Err(Failure::too_many("too many messages are waiting for this run to end"));
-        }
-        let principal = principal.clone();
-        queued.messages.push_back(Message { run_id: run_id.clone(), content, principal });
-        if queued.task == QueueTask::Stopped {
-            queued.task = QueueTask::Running;
-            tokio::spawn(serve_queue(self.clone(), Arc::clone(open)));
-        }
-        Ok(Started { run: run_id, is_queued: true })
-    }
-}
-
-/// Starts the queued messages in order, each when the previous run has ended, in this process or in
-/// another one, and when no call waits for approval.
-async fn serve_queue(server: ChatServer, open: Arc<OpenSession>) {
-    let hub = &server.0.hub;
-    loop {
-        let place = match hub.reserve_when_free(open.session.id()).await {
-            Ok(place) => server.0.sessions.refresh(&open.session).await.map(|()| place),
-            Err(error) => Err(error),
-        };
-        let Some((message, task)) = open.queue.next() else { return };
-        let Message { run_id, content, principal } = message;
-        let begun = match place {
-            Ok(place) if open.count_waiting_calls() > 0 && task != QueueTask::GivingUpCalls => {
-                drop(place);
-                if let Err(error) = calls_answered(&server, &open).await {
-                    server.log(&in_context("queued messages were not sent", &error));
-                    *open.queue.lock() = Queued::default();
-                    return;
-                }
-                continue;
-            }
-            Ok(place) => match server.0.usage.runs.start_run(&principal) {
-                Ok(slot) => {
-                    let start = Start::Say(vec![Item::user(content)]);
-                    let agent = server.agent_of(&principal);
-                    begin(&server, &open, place, &agent, start, run_id, Some(slot)).await
-                }
-                Err(error) => Err(error),
-            },
-            Err(error) => Err(error),
-        };
-        match begun {
-            Ok(owner) => drop(owner.detach()),
-            // The principal's other runs end some time, and so does a run of another process.
-            Err(error) if is_busy_elsewhere(&error) || error.kind() == ErrorKind::RateLimited => {
-                open.queue.lock().task = task;
-                tokio::time::sleep(RETRY_DELAY).await;
-                continue;
-            }
-            Err(error) if matches!(error.kind(), ErrorKind::Store | ErrorKind::OutcomeUnknown) => {
-                open.queue.lock().task = task;
-                server.log(&in_context("a queued message is still waiting", &error));
-                tokio::time::sleep(STORE_RETRY_DELAY).await;
-                continue;
-            }
-            Err(error) => server.log(&in_context("a queued message was not sent", &error)),
-        }
-        open.queue.lock().messages.pop_front();
-    }
-}
-
-/// Waits until the calls that wait for approval are resumed, in any process, or given up.
-async fn calls_answered(server: &ChatServer, open: &OpenSession) -> Result<(), Error> {
-    let mut events = server.0.hub.read_session(&open.session, None);
-    let answered = std::pin::pin!(async {
-        while let Some(event) = events.next().await {
-            match event? {
-                HubEvent::Snapshot { snapshot, .. }
-                    if snapshot.run().is_none() && !snapshot.pending_calls().is_empty() => {}
-                _ => return Ok(()),
-            }
-        }
-        Err(Error::new(ErrorKind::Other, "the session cannot be read"))
-    });
-    let given_up = std::pin::pin!(open.queue.calls_given_up.notified());
-    match select(answered, given_up).await {
-        Either::Left((answered, _)) => answered,
-        Either::Right(_) => Ok(()),
-    }
-}
-
-pub(super) fn in_context(what: &str, error: &Error) -> Error {
-    Error::new(error.kind(), format!("{what}: {error}")).with_source(error.clone())
 }

@@ -11,7 +11,7 @@ use turnstream::session::{Session, SessionInfo, Store};
 
 use super::failure::Failure;
 use super::limits::ChatLimits;
-use super::lost_runs::LostLeases;
+use super::lost_leases::LostLeases;
 use super::open_session::OpenSession;
 use super::requests::check_session_id;
 use super::views::{LIST_PAGE, title};

@@ -8,7 +8,7 @@ use axum::http::StatusCode;
 use tokio::time::Instant;
 
 use super::failure::Failure;
-use super::starts::Started;
+use super::start::Started;
 
 /// How long an idempotency key is remembered, so that it starts no second run.
 const KEY_LIFETIME: Duration = Duration::from_mins(10);

@@ -40,7 +40,7 @@ enum Action {
     AgUiRun,
 }
 
-/// All routes: [`router`] serves what is listed here, and nothing else.
+/// All routes: the router serves what is listed here, and nothing else.
 const ROUTES: [(Method, &str, Action); 19] = [
     (Method::POST, "/sessions/{id}/runs", Action::Start),
     (Method::GET, "/sessions/{id}/events", Action::Events),
@@ -63,30 +63,36 @@ const ROUTES: [(Method, &str, Action); 19] = [
     (Method::POST, "/ag-ui", Action::AgUiRun),
 ];
 
-pub(super) fn list() -> impl Iterator<Item = (Method, &'static str)> {
-    ROUTES.into_iter().map(|(method, path, _)| (method, path))
-}
-
-pub(super) fn router(server: &ChatServer, app_routes: Router) -> Router {
-    let mut routes = Router::new();
-    for (method, path, action) in ROUTES {
-        let filter = match method {
-            Method::POST => MethodFilter::POST,
-            _ => MethodFilter::GET,
-        };
-        let handler = async move |State(server): State<ChatServer>,
-                                  Path(mut path): Path<HashMap<String, String>>,
-                                  request: Request| {
-            let session = path.remove("id").unwrap_or_default();
-            action.respond(server, session, request).await
-        };
-        routes = routes.route(path, on(filter, handler));
+impl ChatServer {
+    /// Returns a router with all routes. It is also a function from requests to responses for other
+    /// servers, since a router is a `tower` service.
+    pub fn router(&self) -> Router {
+        let mut routes = Router::new();
+        for (method, path, action) in ROUTES {
+            let filter = match method {
+                Method::POST => MethodFilter::POST,
+                _ => MethodFilter::GET,
+            };
+            let handler = async move |State(server): State<Self>,
+                                      Path(mut path): Path<HashMap<String, String>>,
+                                      request: Request| {
+                let session = path.remove("id").unwrap_or_default();
+                action.respond(server, session, request).await
+            };
+            routes = routes.route(path, on(filter, handler));
+        }
+        routes
+            .with_state(self.clone())
+            .merge(self.0.app_routes.clone())
+            .fallback(async || Failure::not_found("there is no such page"))
+            .layer(middleware::from_fn_with_state(self.clone(), guard))
     }
-    routes
-        .with_state(server.clone())
-        .merge(app_routes)
-        .fallback(async || Failure::not_found("there is no such page"))
-        .layer(middleware::from_fn_with_state(server.clone(), guard))
+
+    /// Lists the method and the path of each route, without those of the
+    /// [app](Self::with_routes).
+    pub fn routes() -> impl Iterator<Item = (Method, &'static str)> {
+        ROUTES.into_iter().map(|(method, path, _)| (method, path))
+    }
 }
 
 impl Action {

@@ -18,7 +18,8 @@ use super::requests::{
     VerdictBody, idempotency_key,
 };
 use super::response::to_axum;
-use super::starts::{Start, last_answer};
+use super::start::Start;
+use super::starts::last_answer;
 use super::views::{self, ListedSession, next_position, parse_position};
 
 /// Starts a run, or continues an unfinished one.

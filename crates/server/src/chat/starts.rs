@@ -1,18 +1,15 @@
 //! Starts runs, one at a time in each session.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::StreamExt;
-use tokio::time::Instant;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::event::RewriteReason;
 use turnstream::hub::{AlreadyRunning, Hub, Reader, Reservation, RunOwner, RunSource};
-use turnstream::item::{Content, Item, PendingCall};
+use turnstream::item::{Content, Item};
 use turnstream::session::{AlreadyLeased, Entry, LeaseLost, Session, restore_history};
-use turnstream::tool::Verdict;
 use turnstream::trace::Trace;
 use turnstream::{Agent, Error, Event};
 
@@ -22,49 +19,12 @@ use super::open_session::OpenSession;
 use super::requests::WaitingCalls;
 use super::run_observer::RunObserver;
 use super::run_records::{RunEnd, RunRecord};
+use super::start::{Start, Started};
 use crate::authorize::Principal;
 use crate::slots::Slot;
 
 /// The delay before a request is retried on a session that another process is running.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
-
-/// A run that has started, or that waits for the end of another.
-#[derive(Clone, Debug, serde::Serialize)]
-pub(super) struct Started {
-    pub(super) run: String,
-    pub(super) is_queued: bool,
-}
-
-/// The input that a run starts with.
-pub(super) enum Start {
-    Say(Vec<Item>),
-    Resume(Vec<(PendingCall, Verdict)>),
-    /// Tombstones this entry and all after it. Then the items are added, or the model answers
-    /// again.
-    Replace {
-        from: u64,
-        items: Vec<Item>,
-    },
-}
-
-/// The times at which each principal has started its last runs.
-#[derive(Default)]
-pub(super) struct StartRate(Mutex<HashMap<String, VecDeque<Instant>>>);
-
-impl StartRate {
-    fn add(&self, principal: &Principal, max: usize) -> Result<(), Failure> {
-        let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let minute = Duration::from_mins(1);
-        starts.retain(|_, starts| starts.back().is_some_and(|last| last.elapsed() < minute));
-        let starts = starts.entry(principal.id().to_owned()).or_default();
-        starts.retain(|start| start.elapsed() < minute);
-        if starts.len() >= max {
-            return Err(Failure::too_many("too many runs were started in the last minute"));
-        }
-        starts.push_back(Instant::now());
-        Ok(())
-    }
-}
 
 impl ChatServer {
     /// Returns the agent with the principal's budget.
