@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 
 use crate::agent::{Agent, Input, ResumeVerdicts};
 use crate::error::{Error, ErrorKind};
-use crate::item::{PendingCall, ToolCall};
+use crate::event::RewriteReason;
+use crate::item::{PendingCall, TombstoneEdit, ToolCall};
 use crate::session::called_tool::called_tool;
 use crate::session::restore::EntryFold;
 use crate::session::settle_entries::SettleEntries;
-use crate::session::{Lease, Session, SessionRun, SessionState};
+use crate::session::{Entry, Lease, Session, SessionRun, SessionState};
 use crate::tool::{Tool, Verdict};
 
 impl Session {
@@ -52,6 +53,76 @@ impl Session {
                 self.plan_open_calls(agent, &restored, open, HashMap::new()).await
             }
         };
+        self.continue_run(agent, lease, version, restored, plan, input).await
+    }
+
+    /// Starts a run whose answer replaces the end of the [history](Self::history): all items from
+    /// the zero-based position `from` on become [tombstones](crate::Item::tombstone), and the input
+    /// is appended. With [`Input::default()`], the model answers the remaining history again.
+    ///
+    /// Open and pending calls at the end of the history are not executed: each gets an interrupted
+    /// result, which also becomes a tombstone.
+    ///
+    /// Like [`run`](Self::run), this method acquires the session's [lease](Lease) first. The
+    /// tombstones are durable before the run starts.
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::agent::Input;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream::session::{MemoryStore, Session};
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let agent = Agent::new(Scripted::new(["Hello!", "Good morning!"]));
+    /// let session = Session::open(MemoryStore::new(), "s").await?;
+    /// session.run(&agent, "Greet me").await?.outcome().await?;
+    ///
+    /// let run = session.run_replacing(&agent, 1, Input::default()).await?;
+    /// assert_eq!(run.outcome().await?.text, "Good morning!");
+    /// assert!(session.history().iter().nth(1).unwrap().tombstone);
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors that [`run`](Self::run) returns, and
+    /// [`InvalidRequest`](ErrorKind::InvalidRequest) in the same cases as
+    /// [`History::tombstone_edits`](crate::History::tombstone_edits). If the input cannot be sent,
+    /// or if another run holds the lease, the history is unchanged.
+    pub async fn run_replacing(
+        &self,
+        agent: &Agent,
+        from: usize,
+        input: impl Into<Input>,
+    ) -> Result<SessionRun, Error> {
+        let input = input.into();
+        agent.check_input(&input)?;
+        let lease = self.lease().await?;
+        let (version, restored) = self.current_fold().await?;
+        let plan = match restored.session_state() {
+            SessionState::Pending { calls } => {
+                OpenCallPlan::without_verdicts(agent, &restored, calls)
+            }
+            SessionState::Idle | SessionState::Unfinished { .. } => OpenCallPlan::default(),
+        };
+        let settled = SettleEntries::for_history(&restored.history(), &plan.not_started);
+        let mut entries = settled.entries;
+        let mut settled = restored.clone();
+        settled.extend(entries.iter().cloned());
+        let history = settled.history();
+        let why = RewriteReason::Tombstoned;
+        let edits = history.tombstone_edits(from..history.len())?.into_iter();
+        entries.extend(edits.map(|TombstoneEdit { from, to, items }| Entry::Rewritten {
+            why,
+            from,
+            to,
+            items,
+        }));
+        let (version, restored) =
+            self.append_and_fold(Some(&lease), version, restored, entries).await?;
+        let plan = OpenCallPlan::default();
         self.continue_run(agent, lease, version, restored, plan, input).await
     }
 

@@ -300,8 +300,8 @@ pub struct SessionInfo {
 
 impl SessionInfo {
     /// Compares two sessions by their positions in the session list. The list starts with the most
-    /// recently modified session.
-    pub(super) fn list_order(&self, other: &Self) -> Ordering {
+    /// recently modified session; sessions that were modified at the same time are sorted by id.
+    pub fn list_order(&self, other: &Self) -> Ordering {
         other.updated_at.cmp(&self.updated_at).then_with(|| self.id.cmp(&other.id))
     }
 }

@@ -57,7 +57,7 @@ impl ErrorTexts {
     }
 
     /// Returns the error to send to the client, with the message hidden if necessary.
-    pub(super) fn error(&self, error: &Error) -> Error {
+    pub fn error(&self, error: &Error) -> Error {
         if self.is_shown {
             return error.clone();
         }
@@ -70,9 +70,16 @@ impl ErrorTexts {
         if self.is_shown { None } else { hide_result(result) }
     }
 
+    /// Returns a copy of the item with error messages hidden, or `None` if nothing needs to be
+    /// hidden. Only results of tools contain error messages.
+    pub fn item(&self, item: &Item) -> Option<Item> {
+        let result = self.result(item.as_tool_result()?)?;
+        Some(Item { kind: ItemKind::ToolResult(result), ..item.clone() })
+    }
+
     /// Returns a copy of the event with error messages hidden, or `None` if nothing needs to be
-    /// hidden.
-    pub(super) fn event(&self, event: &Event) -> Option<Event> {
+    /// hidden. Each call reports the messages that it hides to [`log`](Self::log).
+    pub fn event(&self, event: &Event) -> Option<Event> {
         if self.is_shown {
             return None;
         }

@@ -380,7 +380,7 @@ impl Budget {
     }
 
     /// Returns the pool to which the run's tokens are charged, if any.
-    pub(crate) fn pool(&self) -> Option<&Pool> {
+    pub fn pool(&self) -> Option<&Pool> {
         self.pool.as_ref()
     }
 
