@@ -18,8 +18,13 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
+use crate::write_timeout::WriteTimeout;
+
 /// The size of the kernel's send buffer for a client that does not read.
 const SEND_BUFFER_BYTES: u32 = 64 * 1024;
+
+/// The size of a connection's buffers, which is also the maximum size of a request's head.
+const CONNECTION_BUFFER_BYTES: usize = 32 * 1024;
 
 /// The number of connections that the kernel accepts for the server.
 const BACKLOG: u32 = 1_024;
@@ -32,12 +37,18 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The maximum number of connections. More of them wait in the kernel until another has ended.
-    /// The default is 20,000. The process needs a descriptor for each connection.
+    /// The default is 20,000. The process needs a descriptor for each connection: where its limit is
+    /// lower, as the usual 1,024, raise that limit (`ulimit -n`) or lower this one, because a process
+    /// without descriptors cannot open files either.
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, from the opening of the connection
     /// or the end of the previous response. Idle connections are therefore closed after this time,
     /// too. The default is 30 seconds.
     pub head_timeout: Duration,
+    /// How long a client that has not read what was sent to it keeps its connection. The time starts
+    /// when the buffers of the kernel and of the connection are full, and again whenever the client
+    /// has read. The default is 60 seconds.
+    pub write_timeout: Duration,
     /// How long connections may stay open after the server was stopped. The default is 3 seconds.
     pub close_timeout: Duration,
 }
@@ -47,14 +58,15 @@ impl Default for ConnectionLimits {
         Self {
             max_connections: 20_000,
             head_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_mins(1),
             close_timeout: Duration::from_secs(3),
         }
     }
 }
 
 /// Listens on an address, which can be used again immediately after the server has ended. The
-/// kernel buffers at most 64 KiB for each client that does not read, so that such a client is
-/// detected soon.
+/// kernel buffers about 64 KiB for each client that does not read. [`serve`] closes the connection
+/// of such a client after [`write_timeout`](ConnectionLimits::write_timeout).
 ///
 /// # Errors
 ///
@@ -71,8 +83,9 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// are closed, and the others may take [`close_timeout`](ConnectionLimits::close_timeout) to
 /// complete their responses.
 ///
-/// Unlike `axum::serve`, it limits the number of connections and the time for the head of a
-/// request, so that clients that send nothing cannot use it up. For a
+/// Unlike `axum::serve`, it limits the number of connections, the time for the head of a request and
+/// its size (32 KiB), and the time for which a client does not read, so that clients that send or
+/// read nothing cannot use it up. For a
 /// [`ChatServer`](crate::ChatServer), pass a future that shuts the server down, because its readers
 /// do not end before:
 ///
@@ -107,7 +120,9 @@ pub async fn serve(
     stop: impl Future<Output = ()>,
 ) {
     let mut http = http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(limits.head_timeout);
+    http.timer(TokioTimer::new())
+        .header_read_timeout(limits.head_timeout)
+        .max_buf_size(CONNECTION_BUFFER_BYTES);
     let graceful = GracefulShutdown::new();
     // They end when this future is dropped.
     let mut connections = JoinSet::new();
@@ -121,7 +136,8 @@ pub async fn serve(
         };
         while connections.try_join_next().is_some() {}
         let service = TowerToHyperService::new(router.clone());
-        let connection = graceful.watch(http.serve_connection(TokioIo::new(stream), service));
+        let stream = TokioIo::new(WriteTimeout::new(stream, limits.write_timeout));
+        let connection = graceful.watch(http.serve_connection(stream, service));
         connections.spawn(async move {
             // A client that breaks the protocol or the connection concerns no one else.
             let _ = connection.await;
@@ -147,9 +163,20 @@ async fn accept(
                 let _ = stream.set_nodelay(true);
                 return (stream, slot);
             }
+            // The client has closed the connection before it was accepted.
+            Err(error) if is_client_error(error.kind()) => {}
             Err(_) => sleep(ACCEPT_RETRY_DELAY).await,
         }
     }
+}
+
+fn is_client_error(kind: io::ErrorKind) -> bool {
+    matches!(
+        kind,
+        io::ErrorKind::ConnectionAborted
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::ConnectionRefused
+    )
 }
 
 /// Waits until the program is asked to end: by Ctrl-C or, on Unix, by SIGTERM. From the first call

@@ -174,3 +174,53 @@ async fn a_server_that_is_stopped_completes_its_responses() {
     assert!(read_to_end(stream).await.ends_with("complete"));
     tokio::time::timeout(LIMIT, serving.task).await.expect("it does not end").unwrap();
 }
+
+#[tokio::test]
+async fn a_client_that_reads_nothing_is_closed_after_its_time_limit() {
+    let endless = async || {
+        let chunk = || Ok::<_, std::convert::Infallible>(Bytes::from(vec![b'x'; 64 << 10]));
+        Body::from_stream(futures::stream::repeat_with(chunk))
+    };
+    let router = Router::new().route("/", get("ok")).route("/endless", get(endless));
+    let limits = ConnectionLimits {
+        max_connections: 1,
+        write_timeout: Duration::from_millis(200),
+        ..ConnectionLimits::default()
+    };
+    let serving = Serving::start(limits, router);
+    let silent = serving.send("GET /endless HTTP/1.1\r\nhost: localhost\r\n\r\n").await;
+    // It is answered when the first connection is closed.
+    let mut next = serving.send(REQUEST).await;
+    read_ok(&mut next).await;
+    drop(silent);
+}
+
+#[tokio::test]
+async fn a_client_that_reads_slowly_stays_connected() {
+    let large = async || Bytes::from(vec![b'x'; 8 << 20]);
+    let limits =
+        ConnectionLimits { write_timeout: Duration::from_secs(2), ..ConnectionLimits::default() };
+    let serving = Serving::start(limits, Router::new().route("/", get(large)));
+    let head = "GET / HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let mut slow = serving.send(head).await;
+    let (mut read, mut buffer) = (0, vec![0; 512 << 10]);
+    loop {
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        match slow.read(&mut buffer).await.unwrap() {
+            0 => break,
+            count => read += count,
+        }
+    }
+    assert!(read > 8 << 20, "{read}");
+}
+
+#[tokio::test]
+async fn a_head_that_is_too_long_is_refused_before_it_is_complete() {
+    let serving = Serving::start(ConnectionLimits::default(), router());
+    let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}", "x".repeat(64 << 10));
+    let read = read_to_end(serving.send(&head).await).await;
+    assert!(read.is_empty() || read.starts_with("HTTP/1.1 431"), "{read}");
+    let head = format!("GET / HTTP/1.1\r\nhost: localhost\r\nx: {}\r\n\r\n", "x".repeat(16 << 10));
+    let mut whole = serving.send(&head).await;
+    read_ok(&mut whole).await;
+}
