@@ -6,11 +6,14 @@ use axum::Router;
 use axum::extract::Query;
 use axum::http::header::{self, HeaderMap};
 use axum::http::request::Parts;
-use axum::http::{StatusCode, Uri};
+use axum::http::{Method, StatusCode, Uri};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD as URL_SAFE_NO_PAD;
 use futures::future::{self, BoxFuture};
 use serde::Deserialize;
+use sha2::{Digest, Sha256};
 use turnstream::env::{Ids, SystemIds};
 use turnstream::{Error, ErrorKind};
 
@@ -19,6 +22,8 @@ use crate::authorize::{Authorize, Principal, header_text, presented_key};
 /// A shorter token could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
+/// The name of the cookie. The server's port follows, because browsers send the cookies of a host to
+/// all of its ports.
 const COOKIE: &str = "turnstream";
 
 /// The login of a server with one user: the user's browsers open a link that works once and get a
@@ -59,8 +64,8 @@ struct LoginQuery {
 }
 
 impl TokenLogin {
-    /// Creates a login with the token of programs, or without one. Servers with the same token
-    /// accept each other's cookies.
+    /// Creates a login with the token of programs, or without one. Servers with the same token and
+    /// port accept each other's cookies. A cookie does not reveal the token.
     ///
     /// # Errors
     ///
@@ -71,7 +76,7 @@ impl TokenLogin {
             let message = format!("the token is shorter than {MIN_TOKEN_BYTES} bytes");
             return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
-        let cookie = token.clone().filter(|it| is_plain(it)).unwrap_or_else(|| SystemIds.next_id());
+        let cookie = token.as_ref().map_or_else(|| SystemIds.next_id(), |token| cookie_of(token));
         let code = Mutex::new(SystemIds.next_id());
         Ok(Self(Arc::new(Tokens { cookie, bearer: token, code })))
     }
@@ -84,19 +89,30 @@ impl TokenLogin {
     /// Returns the route `GET /login`. It sets the cookie, which scripts cannot read and which no
     /// other site can make the browser send, and then opens `/`. Each time, `on_login` receives the
     /// path that lets another browser in.
+    ///
+    /// If a proxy has received the request over TLS and says so in `x-forwarded-proto`, browsers send
+    /// the cookie only over TLS. A `HEAD` request, such as that of a preview, does not use up the
+    /// link.
     pub fn routes(&self, on_login: impl Fn(&str) + Clone + Send + Sync + 'static) -> Router {
         let login = self.clone();
-        Router::new().route("/login", get(async move |uri: Uri| login.enter(&uri, on_login)))
+        let enter = async move |method: Method, uri: Uri, headers: HeaderMap| match method {
+            Method::HEAD => StatusCode::OK.into_response(),
+            _ => login.enter(&uri, &headers, on_login),
+        };
+        Router::new().route("/login", get(enter))
     }
 
-    fn enter(&self, uri: &Uri, on_login: impl Fn(&str)) -> Response {
+    fn enter(&self, uri: &Uri, headers: &HeaderMap, on_login: impl Fn(&str)) -> Response {
         let query = Query::<LoginQuery>::try_from_uri(uri);
         if !query.is_ok_and(|Query(LoginQuery { code })| self.use_code(&code)) {
             let message = "this address was already used; the server has printed a new one";
             return (StatusCode::UNAUTHORIZED, message).into_response();
         }
         on_login(&self.path());
-        let cookie = format!("{COOKIE}={}; HttpOnly; SameSite=Strict; Path=/", self.0.cookie);
+        let (name, value) = (cookie_name(headers), &self.0.cookie);
+        let is_secure = header_text(headers, "x-forwarded-proto") == Some("https");
+        let secure = if is_secure { "; Secure" } else { "" };
+        let cookie = format!("{name}={value}{secure}; HttpOnly; SameSite=Strict; Path=/");
         ([(header::SET_COOKIE, cookie)], Redirect::to("/")).into_response()
     }
 
@@ -118,7 +134,8 @@ impl TokenLogin {
         if let (Some(presented), Some(bearer)) = (presented_key(request), bearer) {
             return is_equal(presented, bearer);
         }
-        cookies(&request.headers).any(|(name, value)| name == COOKIE && is_equal(value, cookie))
+        let own = cookie_name(&request.headers);
+        cookies(&request.headers).any(|(name, value)| name == own && is_equal(value, cookie))
     }
 }
 
@@ -147,9 +164,19 @@ fn cookies(headers: &HeaderMap) -> impl Iterator<Item = (&str, &str)> {
     cookies.filter_map(|cookie| cookie.trim().split_once('='))
 }
 
-/// Whether the token can be a cookie's value without escaping.
-fn is_plain(token: &str) -> bool {
-    token.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte))
+/// The name of the cookie of the server that a request is sent to.
+fn cookie_name(headers: &HeaderMap) -> String {
+    let host = header_text(headers, header::HOST.as_str()).unwrap_or_default();
+    match host.rsplit_once(':').and_then(|(_, port)| port.parse::<u16>().ok()) {
+        Some(port) => format!("{COOKIE}-{port}"),
+        None => COOKIE.to_owned(),
+    }
+}
+
+/// A cookie from which the token cannot be computed.
+fn cookie_of(token: &str) -> String {
+    let hash = Sha256::new().chain_update(b"turnstream cookie\0").chain_update(token).finalize();
+    URL_SAFE_NO_PAD.encode(hash)
 }
 
 /// Compares in constant time for texts of equal length.
