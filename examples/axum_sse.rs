@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use axum::{Router, http::header::CONTENT_SECURITY_POLICY, response::Html, routing::get};
+use futures::FutureExt;
 use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream_server::{ChatServer, ConnectionLimits, listen, serve, stop_signal};
@@ -13,12 +14,12 @@ async fn main() -> std::io::Result<()> {
     let words = ["This ", "answer ", "is ", "scripted, ", "the ", "stream ", "is ", "real."];
     let word = |reply: Reply, word: &&str| reply.say(word).delay(Duration::from_millis(300));
     let model = Scripted::from_fn(move |_, _| words.iter().fold(Reply::new(), word));
-    // The page contains its script.
     let policy = [(CONTENT_SECURITY_POLICY, "default-src 'self' 'unsafe-inline'")];
     let page = Router::new().route("/", get((policy, Html(include_str!("axum_sse.html")))));
     let listener = listen(([127, 0, 0, 1], 0).into())?;
     println!("http://{}", listener.local_addr()?);
     let server = ChatServer::new(Agent::new(model)).with_routes(page);
-    serve(listener, server.router(), ConnectionLimits::default(), stop_signal()).await;
+    let stop = stop_signal().then(|()| server.shut_down(Duration::ZERO));
+    serve(listener, server.router(), ConnectionLimits::default(), stop).await;
     Ok(())
 }

@@ -89,6 +89,11 @@ impl AllowedSites {
         }
     }
 
+    /// Whether responses depend on the origin of the page.
+    pub(crate) fn lists_origins(&self) -> bool {
+        matches!(&self.origins, Origins::Listed(origins) if !origins.is_empty())
+    }
+
     fn check(&self, request: &Parts) -> Result<(), Error> {
         let refused =
             |status, message| Err(Error::new(ErrorKind::Auth, message).with_status(status));
@@ -156,7 +161,7 @@ impl Access {
         match (&self.sites, &self.authorize) {
             (Some(sites), _) => sites.clone(),
             (None, None) => AllowedSites::loopback(),
-            (None, Some(_)) => AllowedSites::any_host(),
+            (None, Some(_)) => AllowedSites::of_hosts::<String>([]),
         }
     }
 

@@ -24,7 +24,7 @@ use turnstream::{Agent, Error, ErrorKind, History, Run};
 use crate::access::{Access, AllowedSites};
 use crate::answer::{Answer, AnswerSettings};
 use crate::authorize::{Authorize, Principal, header_text};
-use crate::body::receive;
+use crate::body::{Bodies, HeldBody};
 use crate::failure::Failure;
 use crate::fields::invalid;
 use crate::model_request::{ModelRequest, ensure_message};
@@ -83,6 +83,7 @@ struct Settings {
     answer_timeout: Duration,
     responses: StoredResponses,
     active_runs: Slots,
+    bodies: Bodies,
 }
 
 impl Default for AgentServer {
@@ -105,6 +106,7 @@ impl AgentServer {
             answer_timeout: ANSWER_TIMEOUT,
             responses: StoredResponses::default(),
             active_runs: Slots::default(),
+            bodies: Bodies::default(),
         }))
     }
 
@@ -203,7 +205,7 @@ impl AgentServer {
         request: Request,
     ) -> Result<Response<Body>, Failure> {
         let Received { parts, principal, active_run, body } = self.read(wire, request).await?;
-        let mut body = self.parse(&body)?;
+        let mut body = self.parse(&body.bytes)?;
         self.replace_references(&mut body, &principal)?;
         let (name, is_streamed) = model.unzip();
         let mut request = parse_request(wire, body, name, &self.0.limits)?;
@@ -349,7 +351,8 @@ impl AgentServer {
         if !is_accepted {
             return Err(invalid("", "the content type must be application/json").with_status(415));
         }
-        let body = receive(&parts, body, self.0.limits.max_bytes).await?;
+        let max = self.0.limits.max_bytes;
+        let body = self.0.bodies.receive(&principal, &parts, body, max).await?;
         Ok(Received { parts, principal, active_run, body })
     }
 
@@ -399,7 +402,7 @@ impl AgentServer {
         document: impl FnOnce(&Self, &[u8]) -> Result<Value, Error>,
     ) -> Response<Body> {
         let received = self.read(wire, request).await;
-        let document = received.and_then(|received| document(self, &received.body));
+        let document = received.and_then(|received| document(self, &received.body.bytes));
         json_response(wire, document)
     }
 }
@@ -416,7 +419,7 @@ struct Received {
     parts: Parts,
     principal: Principal,
     active_run: Slot,
-    body: Bytes,
+    body: HeldBody,
 }
 
 /// An answer that a response body holds.

@@ -93,8 +93,10 @@ pub trait Authorize: Send + Sync {
     ///
     /// # Errors
     ///
-    /// An error refuses the request, and its message is sent to the client. The status is the
-    /// error's own [status](Error::status) or, for the kind [`Auth`](ErrorKind::Auth), 401.
+    /// An error refuses the request. If it has a [status](Error::status), or the kind
+    /// [`Auth`](ErrorKind::Auth), its message is sent to the client, with this status or with 401. A
+    /// [`ChatServer`](crate::ChatServer) answers any other error, such as one of a database, with the
+    /// status 500, and reports it only to its [log](crate::ChatServer::with_error_log).
     fn authorize<'a>(&'a self, request: &'a Parts) -> BoxFuture<'a, Result<Principal, Error>>;
 }
 

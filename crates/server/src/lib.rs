@@ -42,7 +42,16 @@
 //! - **Verdicts** answer one request for approval each. One that is sent again, or for a call with
 //!   other arguments, is refused with the status 409.
 //! - **Bodies** must have the content type `application/json`, which no form of another site
-//!   sends, and at most [`max_bytes`](turnstream::ui::ClientLimits::max_bytes).
+//!   sends, and at most [`max_bytes`](turnstream::ui::ClientLimits::max_bytes). A server of either
+//!   kind holds at most 64 MiB of the bodies of each principal at the same time, beyond which the
+//!   status is 429, and at most 512 MiB of all bodies, beyond which it is 503.
+//! - **Messages of errors** of models, tools and the store are hidden in all responses, unless they
+//!   are [shown](ChatServer::with_error_texts).
+//! - **A repeated request** with the same `idempotency-key` starts no second run. The process that
+//!   has received the first one refuses the key with another message; another process does not
+//!   compare the messages.
+//! - **A fork** of a fork reads the entries of all its origins, so a long chain of forks is slow to
+//!   read. The [rate](ChatLimits::max_starts_per_minute) of forks is limited.
 //! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their
 //!   turns, and sends each reader an event that says so.
 //!
@@ -119,6 +128,8 @@ mod slots;
 mod stored_responses;
 mod token_login;
 mod wires;
+#[cfg(feature = "serve")]
+mod write_timeout;
 
 pub use access::AllowedSites;
 pub use agent_server::AgentServer;

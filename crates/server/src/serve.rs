@@ -37,17 +37,17 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The maximum number of connections. More of them wait in the kernel until another has ended.
-    /// The default is 20,000. The process needs a descriptor for each connection: where its limit is
-    /// lower, as the usual 1,024, raise that limit (`ulimit -n`) or lower this one, because a process
-    /// without descriptors cannot open files either.
+    /// The default is 20,000. The process needs a descriptor for each connection: where its limit
+    /// is lower, as the usual 1,024, raise that limit (`ulimit -n`) or lower this one, because a
+    /// process without descriptors cannot open files either.
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, from the opening of the connection
     /// or the end of the previous response. Idle connections are therefore closed after this time,
     /// too. The default is 30 seconds.
     pub head_timeout: Duration,
-    /// How long a client that has not read what was sent to it keeps its connection. The time starts
-    /// when the buffers of the kernel and of the connection are full, and again whenever the client
-    /// has read. The default is 60 seconds.
+    /// How long a client that has not read what was sent to it keeps its connection. The time
+    /// starts when the buffers of the kernel and of the connection are full, and again whenever the
+    /// client has read. The default is 60 seconds.
     pub write_timeout: Duration,
     /// How long connections may stay open after the server was stopped. The default is 3 seconds.
     pub close_timeout: Duration,
@@ -83,11 +83,10 @@ pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
 /// are closed, and the others may take [`close_timeout`](ConnectionLimits::close_timeout) to
 /// complete their responses.
 ///
-/// Unlike `axum::serve`, it limits the number of connections, the time for the head of a request and
-/// its size (32 KiB), and the time for which a client does not read, so that clients that send or
-/// read nothing cannot use it up. For a
-/// [`ChatServer`](crate::ChatServer), pass a future that shuts the server down, because its readers
-/// do not end before:
+/// Unlike `axum::serve`, it limits the number of connections, the time for the head of a request
+/// and its size (32 KiB), and the time for which a client does not read, so that clients that send
+/// or read nothing cannot use it up. For a [`ChatServer`](crate::ChatServer), pass a future that
+/// shuts the server down, because its readers do not end before:
 ///
 /// ```no_run
 /// use std::time::Duration;

@@ -22,8 +22,8 @@ use crate::authorize::{Authorize, Principal, header_text, presented_key};
 /// A shorter token could be guessed.
 const MIN_TOKEN_BYTES: usize = 16;
 
-/// The name of the cookie. The server's port follows, because browsers send the cookies of a host to
-/// all of its ports.
+/// The name of the cookie. The server's port follows, because browsers send the cookies of a host
+/// to all of its ports.
 const COOKIE: &str = "turnstream";
 
 /// The login of a server with one user: the user's browsers open a link that works once and get a
@@ -90,9 +90,9 @@ impl TokenLogin {
     /// other site can make the browser send, and then opens `/`. Each time, `on_login` receives the
     /// path that lets another browser in.
     ///
-    /// If a proxy has received the request over TLS and says so in `x-forwarded-proto`, browsers send
-    /// the cookie only over TLS. A `HEAD` request, such as that of a preview, does not use up the
-    /// link.
+    /// If a proxy has received the request over TLS and says so in `x-forwarded-proto`, browsers
+    /// send the cookie only over TLS. A `HEAD` request, such as that of a preview, does not use up
+    /// the link.
     pub fn routes(&self, on_login: impl Fn(&str) + Clone + Send + Sync + 'static) -> Router {
         let login = self.clone();
         let enter = async move |method: Method, uri: Uri, headers: HeaderMap| match method {

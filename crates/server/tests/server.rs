@@ -1,5 +1,6 @@
 //! A server on loopback, and requests to it.
 
+use std::future::pending;
 use std::net::SocketAddr;
 
 use axum::Router;
@@ -9,7 +10,7 @@ use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::usage::Usage;
-use turnstream_server::AgentServer;
+use turnstream_server::{AgentServer, ConnectionLimits, listen, serve};
 
 /// The result of the agent's own tool, which no client may see.
 pub(crate) const SECRET: &str = "the secret result";
@@ -65,6 +66,14 @@ impl Served {
         Self { address, http: reqwest::Client::builder().no_proxy().build().unwrap() }
     }
 
+    /// Serves a chat server with the crate's own `serve`.
+    pub(crate) fn chat(router: Router) -> Self {
+        let listener = listen(([127, 0, 0, 1], 0).into()).unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener, router, ConnectionLimits::default(), pending()));
+        Self { address, http: reqwest::Client::builder().no_proxy().build().unwrap() }
+    }
+
     pub(crate) fn url(&self, path: &str) -> String {
         format!("http://{}{path}", self.address)
     }
@@ -84,6 +93,17 @@ impl Served {
 
     pub(crate) async fn get(&self, path: &str) -> Answered {
         self.send(self.get_request(path)).await
+    }
+
+    /// Sends a request without a body.
+    pub(crate) async fn request_with(
+        &self,
+        method: reqwest::Method,
+        path: &str,
+        headers: &[(&str, &str)],
+    ) -> Answered {
+        let request = self.http.request(method, self.url(path));
+        self.send(headers.iter().fold(request, |it, (name, value)| it.header(*name, *value))).await
     }
 
     pub(crate) async fn send(&self, request: reqwest::RequestBuilder) -> Answered {

@@ -243,7 +243,12 @@ async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> An
             Some(hub) => matches!(hub.find_run(&info.id).await, Ok(Some(_))),
             None => app.client.status(&info.id).await.is_ok_and(|status| status.run.is_some()),
         };
-        sessions.push(ListedSession::new(info, title(&app, &info.id).await, is_running));
+        sessions.push(ListedSession::new(
+            info,
+            title(&app, &info.id).await,
+            is_running,
+            &ErrorTexts::shown(),
+        ));
     }
     Ok(Json(json!({ "sessions": sessions, "next": next_position(&page) })))
 }
@@ -267,7 +272,13 @@ async fn messages(
 ) -> Answer<Json<Value>> {
     check_session_id(&id)?;
     let session = Session::open(app.client.clone(), &*id).await?;
-    Ok(Json(views::messages(&session.entries().await?, &query, &session, &[])))
+    Ok(Json(views::messages(
+        &session.entries().await?,
+        &query,
+        &session,
+        &[],
+        &ErrorTexts::shown(),
+    )))
 }
 
 /// The model's description for the page.

@@ -3,15 +3,17 @@
 use turnstream::ui::RequestError;
 use turnstream::ui::ag_ui::{AgUi, ClientAction, RunRequest};
 
-use super::call::{Answer, Call};
+use super::call::{Answer, Call, hold};
 use super::response::to_axum;
 use super::start::Start;
 
 pub(super) async fn run(call: Call) -> Answer {
     let settings = &call.server.0;
-    let request = RunRequest::parse(call.content_type(), &call.body, &settings.limits.requests)?;
+    let request =
+        RunRequest::parse(call.content_type(), &call.body.bytes, &settings.limits.requests)?;
     let agent = request.add_client_tools(&settings.agent)?;
     let open = call.open_id(&request.thread_id).await?;
+    let slot = call.take_reader()?;
     let _starting = open.starting.lock().await;
     let start = match request.action(&open.session, &agent)? {
         ClientAction::Run(items) => Start::Say(items),
@@ -20,5 +22,5 @@ pub(super) async fn run(call: Call) -> Answer {
     };
     let (reader, _) = call.server.start(&call.principal, &open, agent, start).await?;
     let response = AgUi::new(&request).with_error_texts(settings.error_texts.clone());
-    Ok(to_axum(response.respond(reader.into_events())))
+    Ok(to_axum(response.respond(hold(reader.into_events(), slot))))
 }

@@ -3,12 +3,13 @@
 use axum::http::StatusCode;
 use axum::response::IntoResponse;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use turnstream::Item;
-use turnstream::hub::{Command, Reader};
+use turnstream::hub::Command;
 use turnstream::ui::RequestError;
 use turnstream::ui::ai_sdk::{AiSdk, ChatRequest, ClientAction, Version};
 
-use super::call::{Answer, Call, json};
+use super::call::{Answer, Call, hold, json};
 use super::failure::Failure;
 use super::response::to_axum;
 use super::start::Start;
@@ -32,8 +33,9 @@ fn settings(call: &Call) -> Result<AiSdk, Failure> {
 pub(super) async fn chat(call: Call) -> Answer {
     let settings = settings(&call)?;
     let limits = &call.server.0.limits.requests;
-    let request = ChatRequest::parse(call.content_type(), &call.body, limits)?;
+    let request = ChatRequest::parse(call.content_type(), &call.body.bytes, limits)?;
     let open = call.open_id(&request.chat_id).await?;
+    let slot = call.take_reader()?;
     let _starting = open.starting.lock().await;
     let (session, agent) = (&open.session, &call.server.0.agent);
     let (start, continued) = match request.action(session, agent)? {
@@ -58,7 +60,7 @@ pub(super) async fn chat(call: Call) -> Answer {
             None => settings,
         },
     };
-    Ok(to_axum(settings.respond(reader.into_events())))
+    Ok(to_axum(settings.respond(hold(reader.into_events(), slot))))
 }
 
 /// Streams the active run from its start.
@@ -66,17 +68,22 @@ pub(super) async fn resume(call: Call) -> Answer {
     let open = call.open().await?;
     let mut settings = settings(&call)?;
     let run = call.active_run(&open).await?;
+    let slot = run.is_some().then(|| call.take_reader()).transpose()?;
     let reader = run.map(|run| call.server.0.hub.read_any_run(&run, None));
     if let Some(reader) = &reader
         && let Some(record) = open.runs().get(reader.run_id())
     {
         settings = settings.with_message_id(record.message_id.as_str());
     }
-    Ok(to_axum(settings.respond_to_resume(reader.map(Reader::into_events))))
+    let events = reader.map(|reader| hold(reader.into_events(), slot));
+    Ok(to_axum(settings.respond_to_resume(events)))
 }
 
-/// Interrupts the run. Closing the stream does not.
+/// Interrupts the run. Closing the stream does not. The request needs no body.
 pub(super) async fn stop(call: Call) -> Answer {
+    if !call.body.bytes.is_empty() {
+        call.json::<Map<String, Value>>()?;
+    }
     let open = call.open_existing().await?;
     if let Some(run) = call.active_run(&open).await? {
         call.server.0.hub.send(&run, Command::Interrupt).await?;

@@ -1,22 +1,25 @@
 //! A request of a principal, and the checks that precede each route.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Query, Request, State};
-use axum::http::header::{self, HeaderName};
+use axum::http::header;
 use axum::http::request::Parts;
 use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
+use futures::{FutureExt, Stream, StreamExt};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::chat_server::ChatServer;
-use super::failure::Failure;
+use super::failure::{ErrorForm, Failure};
 use super::open_session::OpenSession;
 use crate::authorize::{Principal, header_text};
-use crate::body::receive;
+use crate::body::HeldBody;
+use crate::slots::{Maximum, Slot};
 
 /// A page of the server loads everything from the server, and no other page may embed it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
@@ -32,7 +35,7 @@ pub(super) struct Call {
     /// The id of the session in the path, as clients know it. Empty if the route has none.
     pub(super) session: String,
     pub(super) parts: Parts,
-    pub(super) body: Bytes,
+    pub(super) body: HeldBody,
 }
 
 impl Call {
@@ -47,15 +50,18 @@ impl Call {
         let refused = || Failure::new(StatusCode::UNAUTHORIZED, "the request has no principal");
         let principal = principal.ok_or_else(refused)?;
         let body = match parts.method {
-            Method::POST => receive(&parts, body, server.0.limits.requests.max_bytes).await?,
-            _ => Bytes::new(),
+            Method::POST => {
+                let max = server.0.limits.requests.max_bytes;
+                server.0.usage.bodies.receive(&principal, &parts, body, max).await?
+            }
+            _ => HeldBody::empty(),
         };
         Ok(Self { server, principal, session, parts, body })
     }
 
     /// Parses the body.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Failure> {
-        Ok(self.server.0.limits.requests.parse_json(self.content_type(), &self.body)?)
+        Ok(self.server.0.limits.requests.parse_json(self.content_type(), &self.body.bytes)?)
     }
 
     pub(super) fn content_type(&self) -> Option<&str> {
@@ -94,10 +100,26 @@ impl Call {
         Err(Failure::not_found("there is no such session"))
     }
 
+    /// Counts a client that reads events, until the slot is dropped.
+    pub(super) fn take_reader(&self) -> Result<Slot, Failure> {
+        let (limits, usage) = (&self.server.0.limits, &self.server.0.usage);
+        let max =
+            Maximum { of_principal: limits.max_readers_per_principal, of_all: limits.max_readers };
+        let slot = usage.readers.take(&self.principal, 1, max);
+        slot.map_err(|_| Failure::too_many("too many clients read events at the same time"))
+    }
+
     /// The id of the session's active run, in any process.
     pub(super) async fn active_run(&self, open: &OpenSession) -> Result<Option<String>, Failure> {
         Ok(self.server.0.hub.find_run(open.session.id()).await?)
     }
+}
+
+/// Keeps `held` until the stream is dropped.
+pub(super) fn hold<S: Stream>(stream: S, held: impl Send + 'static) -> impl Stream<Item = S::Item> {
+    stream.inspect(move |_| {
+        let _held = &held;
+    })
 }
 
 /// A response with a JSON document.
@@ -121,34 +143,48 @@ pub(super) async fn guard(
     next: Next,
 ) -> Response {
     let (mut parts, body) = request.into_parts();
-    let access = &server.0.access;
-    let origin = access.sites().allowed_origin(&parts);
+    let (sites, form) = (server.0.access.sites(), ErrorForm::of_path(parts.uri.path()));
+    let origin = sites.allowed_origin(&parts);
     // A browser's preflight request, which asks whether a page of another origin may send a
     // request. It carries no secret.
     let is_preflight = origin.is_some() && parts.method == Method::OPTIONS;
-    let mut response = match access.admit(&parts).await {
-        _ if is_preflight => StatusCode::NO_CONTENT.into_response(),
-        Ok(principal) => {
-            parts.extensions.insert(principal);
-            next.run(Request::from_parts(parts, body)).await
+    let answered = AssertUnwindSafe(async {
+        match server.0.access.admit(&parts).await {
+            _ if is_preflight => Ok(StatusCode::NO_CONTENT.into_response()),
+            Ok(principal) => {
+                parts.extensions.insert(principal);
+                Ok(next.run(Request::from_parts(parts, body)).await)
+            }
+            Err(error) => Err(Failure::refused(error)),
         }
-        Err(error) => Failure::from(error).into_response(),
-    };
+    });
+    let answered = answered.catch_unwind().await.unwrap_or_else(|_| Err(Failure::panicked()));
+    let mut response = answered.unwrap_or_else(|failure| server.refuse(failure, form));
     let headers = response.headers_mut();
-    let policy = HeaderValue::from_static(CONTENT_SECURITY_POLICY);
-    headers.entry(header::CONTENT_SECURITY_POLICY).or_insert(policy);
-    let mut set = |name: HeaderName, value: &'static str| {
-        headers.insert(name, HeaderValue::from_static(value));
-    };
-    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
-    set(header::REFERRER_POLICY, "no-referrer");
+    let defaults = [
+        (header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY_POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        // The next user of a browser or a proxy must not see a principal's data.
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    for (name, value) in defaults {
+        headers.entry(name).or_insert(HeaderValue::from_static(value));
+    }
+    if sites.lists_origins() {
+        headers.append(header::VARY, HeaderValue::from_static("origin"));
+    }
     if let Some(origin) = origin.and_then(|origin| HeaderValue::try_from(origin).ok()) {
-        set(header::VARY, "origin");
-        set(header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST");
-        set(
-            header::ACCESS_CONTROL_ALLOW_HEADERS,
-            "authorization, content-type, idempotency-key, last-event-id",
-        );
+        let allowed = [
+            (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
+            (
+                header::ACCESS_CONTROL_ALLOW_HEADERS,
+                "authorization, content-type, idempotency-key, last-event-id",
+            ),
+        ];
+        for (name, value) in allowed {
+            headers.entry(name).or_insert(HeaderValue::from_static(value));
+        }
         headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
     }
     response

@@ -5,16 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
+use axum::response::Response;
 use turnstream::hub::Hub;
 use turnstream::session::{MemoryStore, Store};
 use turnstream::ui::ErrorTexts;
 use turnstream::{Agent, Error};
 
+use super::failure::{ErrorForm, Failure};
 use super::limits::ChatLimits;
 use super::open_sessions::{OpenSessions, SessionOwners, StoreWriters};
+use super::queue_tasks::QueueTasks;
 use super::start_rate::StartRate;
 use crate::access::{Access, AllowedSites};
 use crate::authorize::Authorize;
+use crate::body::Bodies;
 use crate::slots::Slots;
 
 /// A chat back end for a page or an app: its users talk to an agent in sessions.
@@ -22,7 +26,9 @@ use crate::slots::Slots;
 /// A run continues when its page is closed, and any number of readers can follow it. A client may
 /// choose the id of a session, of 1 to 100 letters, digits and `-_.`; an id that the principal has
 /// not used names a new, empty session. Bodies are JSON. An error is `{"error": "…"}`, except in
-/// the last two groups, which have the form of their protocol.
+/// the last two groups, which have the form of their protocol. An AI SDK client of version 7 that
+/// resumes a chat receives its active run from the start. One of version 5 or 6 would show the text
+/// twice: it receives the status 204, and can load the messages when the run has ended.
 ///
 /// | route | purpose |
 /// |---|---|
@@ -33,7 +39,7 @@ use crate::slots::Slots;
 /// | `POST /sessions/{id}/approve`, `…/deny` | a verdict on the waiting `call`, with a `reason`, the terms `always` on which it holds for further calls, and `earlier` verdicts. Once no verdict is `missing`, the run continues |
 /// | `GET /sessions/{id}/grants`, `POST …/grants/revoke` | the calls that run without a question; revokes the one with this `grant_id` |
 /// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries |
-/// | `POST /sessions/{id}/regenerate` | requests another answer to the last message |
+/// | `POST /sessions/{id}/regenerate` | requests another answer to the last message, which replaces the existing one. While calls wait for approval, the request is refused unless `waiting_calls` is `"give_up"` |
 /// | `GET /sessions/{id}/messages` | at most `?limit=` entries before the number `?before=`, and how their runs ended |
 /// | `GET /sessions/{id}/trace` | the traces of the session's last runs in this process |
 /// | `GET /sessions` | the sessions, the last written one first, 50 at a time; `?after=` takes the `next` of the previous page |
@@ -67,6 +73,7 @@ pub struct ChatServer(pub(super) Arc<Settings>);
 pub(super) struct Settings {
     pub(super) agent: Agent,
     pub(super) hub: Hub,
+    hub_owner: HubOwner,
     pub(super) sessions: OpenSessions,
     pub(super) access: Access,
     pub(super) limits: ChatLimits,
@@ -76,6 +83,16 @@ pub(super) struct Settings {
     /// Routes of the app.
     pub(super) app_routes: Router,
     pub(super) usage: Usage,
+    /// They end when the last clone of the settings is dropped.
+    pub(super) queue_tasks: Arc<QueueTasks>,
+}
+
+/// Who has created the hub.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum HubOwner {
+    /// The server, for the sessions of its store.
+    Server,
+    App,
 }
 
 type LogFn = dyn Fn(&Error) + Send + Sync;
@@ -85,6 +102,9 @@ type LogFn = dyn Fn(&Error) + Send + Sync;
 pub(super) struct Usage {
     pub(super) runs: Slots,
     pub(super) readers: Slots,
+    /// The bytes of messages that wait.
+    pub(super) queued_bytes: Slots,
+    pub(super) bodies: Bodies,
     pub(super) starts: Arc<StartRate>,
 }
 
@@ -106,6 +126,7 @@ impl ChatServer {
         Self(Arc::new(Settings {
             agent,
             hub: Hub::new(),
+            hub_owner: HubOwner::Server,
             sessions: OpenSessions::new(Arc::new(MemoryStore::new())),
             access: Access::default(),
             limits: ChatLimits::default(),
@@ -114,6 +135,7 @@ impl ChatServer {
             log: None,
             app_routes: Router::new(),
             usage: Usage::default(),
+            queue_tasks: Arc::default(),
         }))
     }
 
@@ -124,8 +146,18 @@ impl ChatServer {
 
     /// Sets where the sessions are stored. The session `id` of the principal `ada` is stored as
     /// `ada/id`.
+    ///
+    /// On a clone of another server, it creates a server whose sessions and runs are its own,
+    /// unless the [hub](Self::with_hub) was set.
     pub fn with_store(self, store: impl Store + 'static) -> Self {
-        self.update(|settings| settings.sessions.store = Arc::new(store))
+        self.update(|settings| {
+            settings.sessions = settings.sessions.with_store(Arc::new(store));
+            settings.queue_tasks = Arc::default();
+            if settings.hub_owner == HubOwner::Server {
+                settings.hub = Hub::new();
+                settings.usage = Usage::default();
+            }
+        })
     }
 
     /// Says that other processes write to the store, so that each request reads what they have
@@ -137,7 +169,7 @@ impl ChatServer {
     /// Sets the hub that performs the runs, for example one that several processes share. To resume
     /// the runs of a killed process, call [`resume_lost_runs`](Self::resume_lost_runs).
     pub fn with_hub(self, hub: Hub) -> Self {
-        self.update(|settings| settings.hub = hub)
+        self.update(|settings| (settings.hub, settings.hub_owner) = (hub, HubOwner::App))
     }
 
     /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
@@ -150,9 +182,11 @@ impl ChatServer {
     }
 
     /// Sets the host names of the server and the pages that may use it. By default, a server with
-    /// [`with_authorize`](Self::with_authorize) accepts [any host](AllowedSites::any_host), and one
-    /// without it accepts the [names of this machine](AllowedSites::loopback). Both accept only
-    /// pages of their own origin.
+    /// [`with_authorize`](Self::with_authorize) accepts `localhost` and all IP addresses, and one
+    /// without it accepts the [names of this machine](AllowedSites::loopback). A server that
+    /// clients reach by another name needs [that name](AllowedSites::of_hosts), because a name that
+    /// an attacker has pointed to the server is refused with the status 421. By default, only pages
+    /// of the server's own origin may use it.
     pub fn with_sites(self, sites: AllowedSites) -> Self {
         self.update(|settings| settings.access.sites = Some(sites))
     }
@@ -173,8 +207,10 @@ impl ChatServer {
         self.update(|settings| settings.busy = busy)
     }
 
-    /// Sets what clients read about errors of models and tools. By default, the messages are
-    /// [hidden](ErrorTexts::hidden).
+    /// Sets what clients read about errors of models, tools and the store. By default, the messages
+    /// are [hidden](ErrorTexts::hidden): in the events, the stored messages, the ends of runs, the
+    /// traces and the list of sessions. The text of a hidden message is logged each time that it is
+    /// sent or recorded, with another id.
     pub fn with_error_texts(self, texts: ErrorTexts) -> Self {
         self.update(|settings| settings.error_texts = texts)
     }
@@ -188,10 +224,15 @@ impl ChatServer {
     /// Adds routes of the app, such as the files of its page. The same checks hold for them as for
     /// the server's own routes. A handler receives the principal as
     /// `axum::Extension<Principal>`.
+    ///
+    /// Responses have the header `cache-control: no-store`, and headers that restrict what a
+    /// browser does with them, unless a handler has set these headers. A fallback of `routes` is
+    /// not used: the server answers unknown paths with the status 404. For a page at all other
+    /// paths, add a route such as `/{*path}`.
     pub fn with_routes(self, routes: Router) -> Self {
         self.update(|settings| {
             let earlier = std::mem::take(&mut settings.app_routes);
-            settings.app_routes = earlier.merge(routes);
+            settings.app_routes = earlier.merge(routes.reset_fallback());
         })
     }
 
@@ -204,6 +245,14 @@ impl ChatServer {
     /// returned future only ends the wait.
     pub async fn shut_down(&self, limit: Duration) {
         self.0.hub.shut_down(limit).await;
+    }
+
+    /// Returns the response of a refused request, and logs the error that the client does not see.
+    pub(super) fn refuse(&self, failure: Failure, form: ErrorForm) -> Response {
+        if let Some(cause) = failure.cause() {
+            self.log(cause);
+        }
+        failure.respond(form)
     }
 
     pub(super) fn log(&self, error: &Error) {

@@ -2,12 +2,14 @@
 
 use axum::body::Body;
 use axum::http::{HeaderValue, StatusCode, header};
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use serde_json::json;
 use turnstream::hub::{AlreadyRunning, LogUnavailable, NotRunning, ShuttingDown};
-use turnstream::session::AlreadyLeased;
-use turnstream::ui::RequestError;
+use turnstream::session::{AlreadyLeased, Conflict};
+use turnstream::ui::{RequestError, ag_ui, ai_sdk};
 use turnstream::{Error, ErrorKind};
+
+use super::response::to_axum;
 
 /// A status and a line for the user. The body is `{"error": …}`, with the number of `waiting_calls`
 /// if the request would give them up.
@@ -41,6 +43,28 @@ impl Failure {
         Self { waiting_calls, ..Self::conflict(message) }
     }
 
+    /// The failure of a request that [`Authorize`](crate::Authorize) or the checks of its host and
+    /// page have refused. An error without a status, other than an unknown key, is the app's own.
+    pub(super) fn refused(error: Error) -> Self {
+        let status = error.status().and_then(|status| StatusCode::from_u16(status).ok());
+        let message = error.message().to_owned();
+        match (status, error.kind()) {
+            (Some(status), _) if status.is_server_error() => Self::of(error, status, message),
+            (Some(status), _) => Self::new(status, message),
+            (None, ErrorKind::Auth) => Self::new(StatusCode::UNAUTHORIZED, message),
+            (None, _) => {
+                let message = "the request could not be authorized";
+                Self::of(error, StatusCode::INTERNAL_SERVER_ERROR, message)
+            }
+        }
+    }
+
+    /// The failure of a request whose handler has panicked.
+    pub(super) fn panicked() -> Self {
+        let cause = Error::new(ErrorKind::Panic, "the handler of a request has panicked");
+        Self::of(cause, StatusCode::INTERNAL_SERVER_ERROR, "the request failed: panic")
+    }
+
     pub(super) fn conflict(message: impl Into<String>) -> Self {
         Self::new(StatusCode::CONFLICT, message)
     }
@@ -54,8 +78,44 @@ impl Failure {
     }
 }
 
-impl IntoResponse for Failure {
-    fn into_response(self) -> Response {
+/// The form in which the clients of a route read errors.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ErrorForm {
+    Json,
+    AiSdk,
+    AgUi,
+}
+
+impl ErrorForm {
+    /// The form of the errors at this path, whether a route exists there or not.
+    pub(super) fn of_path(path: &str) -> Self {
+        let is_under = |route: &str| {
+            path.strip_prefix(route).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        };
+        match () {
+            () if is_under("/api/chat") => Self::AiSdk,
+            () if is_under("/ag-ui") => Self::AgUi,
+            () => Self::Json,
+        }
+    }
+}
+
+impl Failure {
+    /// Returns the response in a protocol's form.
+    pub(super) fn respond(self, form: ErrorForm) -> Response {
+        let status = self.status;
+        let mut response = match form {
+            ErrorForm::Json => self.to_json(),
+            ErrorForm::AiSdk => to_axum(ai_sdk::refuse(&RequestError::from(self))),
+            ErrorForm::AgUi => to_axum(ag_ui::refuse(&RequestError::from(self))),
+        };
+        if matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE) {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
+        }
+        response
+    }
+
+    fn to_json(&self) -> Response {
         let mut body = json!({ "error": self.message });
         if self.waiting_calls > 0 {
             body["waiting_calls"] = self.waiting_calls.into();
@@ -64,11 +124,6 @@ impl IntoResponse for Failure {
         *response.status_mut() = self.status;
         let json = HeaderValue::from_static("application/json");
         response.headers_mut().insert(header::CONTENT_TYPE, json);
-        let is_later =
-            matches!(self.status, StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE);
-        if is_later {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from_static("5"));
-        }
         response
     }
 }
@@ -108,13 +163,17 @@ impl From<Error> for Failure {
         match (error.kind(), refusal) {
             // A request that was refused before a run started.
             (
-                ErrorKind::Auth | ErrorKind::RateLimited | ErrorKind::TooLarge | ErrorKind::Timeout,
+                ErrorKind::RateLimited
+                | ErrorKind::Overloaded
+                | ErrorKind::TooLarge
+                | ErrorKind::Timeout
+                | ErrorKind::InvalidRequest,
                 Some(status),
             ) => Self::new(status, error.message()),
-            (ErrorKind::Conflict, _) => {
+            (ErrorKind::Conflict, _) if error.find_source::<Conflict>().is_some() => {
                 Self::conflict("another program has written to the session")
             }
-            (ErrorKind::InvalidRequest, _) => Self::conflict(error.message()),
+            (ErrorKind::Conflict | ErrorKind::InvalidRequest, _) => Self::conflict(error.message()),
             (ErrorKind::Store | ErrorKind::OutcomeUnknown | ErrorKind::Connect, _) => {
                 let message = "the conversations are temporarily unavailable";
                 Self::of(error, StatusCode::SERVICE_UNAVAILABLE, message)

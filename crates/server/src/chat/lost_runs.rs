@@ -9,12 +9,11 @@ use futures::StreamExt;
 use futures::future::select;
 use futures::stream::FuturesUnordered;
 use tokio::time::{sleep, timeout};
-use turnstream::hub::LogUnavailable;
 use turnstream::session::SessionState;
 use turnstream::{Error, ErrorKind};
 
 use super::chat_server::ChatServer;
-use super::starts::{RETRY_DELAY, is_busy_elsewhere};
+use super::starts::{RETRY_DELAY, STORE_RETRY_DELAY, is_busy_elsewhere, is_transient};
 
 /// The interval at which the server checks for runs whose process has died.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
@@ -69,20 +68,24 @@ impl ChatServer {
     /// Resumes a session when its lease has ended, unless there is nothing left to do.
     async fn resume_session(&self, session: &str) -> Result<(), Error> {
         loop {
-            let open = self.0.sessions.open(&self.0.hub, session).await?;
-            let starting = open.starting.lock().await;
-            open.session.reload().await?;
-            if !matches!(open.session.state(), SessionState::Unfinished { .. }) {
-                return Ok(());
-            }
-            match self.resume_lost(&open).await {
-                Err(error)
-                    if is_busy_elsewhere(&error)
-                        || error.find_source::<LogUnavailable>().is_some() => {}
+            match self.try_to_resume(session).await {
+                Err(error) if is_busy_elsewhere(&error) => sleep(RETRY_DELAY).await,
+                Err(error) if is_transient(&error) => {
+                    self.log_with_context(&format!("{session} is not resumed yet"), &error);
+                    sleep(STORE_RETRY_DELAY).await;
+                }
                 resumed => return resumed,
             }
-            drop(starting);
-            sleep(RETRY_DELAY).await;
+        }
+    }
+
+    async fn try_to_resume(&self, session: &str) -> Result<(), Error> {
+        let open = self.0.sessions.open(&self.0.hub, session).await?;
+        let _starting = open.starting.lock().await;
+        open.session.reload().await?;
+        match open.session.state() {
+            SessionState::Unfinished { .. } => self.resume_lost(&open).await,
+            SessionState::Idle | SessionState::Pending { .. } => Ok(()),
         }
     }
 }

@@ -13,6 +13,7 @@ mod message_queue;
 mod open_session;
 mod open_sessions;
 mod queue_task;
+mod queue_tasks;
 mod request_keys;
 mod requests;
 mod response;

@@ -42,9 +42,11 @@ impl OpenSession {
         }
     }
 
-    /// Returns whether the session may be closed without forgetting an idempotency key.
-    pub(super) fn has_no_keys(&self) -> bool {
-        self.starting.try_lock().is_ok_and(|mut keys| keys.is_empty())
+    /// Returns whether the session may be closed without forgetting an idempotency key or a
+    /// verdict.
+    pub(super) fn may_close(&self) -> bool {
+        self.lock_verdicts().is_empty()
+            && self.starting.try_lock().is_ok_and(|mut keys| keys.is_empty())
     }
 
     pub(super) fn runs(&self) -> MutexGuard<'_, RunRecords> {
@@ -80,7 +82,7 @@ impl OpenSession {
                 "this call is not waiting for a verdict, or has other arguments",
             ));
         }
-        let mut verdicts = self.verdicts.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut verdicts = self.lock_verdicts();
         verdicts.retain(|(known, _)| calls.contains(known));
         for (call, verdict) in given {
             verdicts.retain(|(known, _)| *known != call);
@@ -94,6 +96,10 @@ impl OpenSession {
 
     /// Clears the verdicts after they were passed to a run.
     pub(super) fn clear_verdicts(&self) {
-        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.lock_verdicts().clear();
+    }
+
+    fn lock_verdicts(&self) -> MutexGuard<'_, Vec<(PendingCall, Verdict)>> {
+        self.verdicts.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::hub::Hub;
-use turnstream::session::{Session, SessionInfo, Store};
+use turnstream::session::{ForkOrigin, Session, SessionInfo, Store};
 
 use super::failure::Failure;
 use super::limits::ChatLimits;
@@ -17,16 +17,13 @@ use super::requests::check_session_id;
 use super::views::{LIST_PAGE, title};
 use crate::authorize::Principal;
 
-/// The number of sessions that are kept open. Others are opened on request, except those that have
-/// an active run or a recent idempotency key.
+/// The number of sessions that stay open. If there are more, new sessions without a message are
+/// closed first, then those that were not used for the longest time, but none that has an active
+/// run, a reader, a recent idempotency key, or verdicts while others are missing.
 const MAX_OPEN_SESSIONS: usize = 256;
 
 /// How long a count of the store's sessions is reused.
 const COUNT_LIFETIME: Duration = Duration::from_mins(1);
-
-/// The number of sessions that are read at once from the list of a store in which principals have
-/// sessions of their own.
-const SCAN_PAGE: usize = 500;
 
 /// The number of titles that are remembered.
 const MAX_TITLES: usize = 10_000;
@@ -38,10 +35,63 @@ pub(super) struct OpenSessions {
     pub(super) writers: StoreWriters,
     pub(super) owners: SessionOwners,
     pub(super) lost_leases: Arc<LostLeases>,
-    open: Arc<Mutex<HashMap<String, Arc<OpenSession>>>>,
-    counts: Arc<Mutex<Option<SessionCounts>>>,
+    open: Arc<Mutex<OpenedSessions>>,
+    /// Locked while the sessions are counted.
+    counts: Arc<tokio::sync::Mutex<Option<SessionCounts>>>,
     /// The titles of sessions that were listed.
     titles: Arc<Mutex<HashMap<String, String>>>,
+}
+
+/// The sessions that stay open.
+#[derive(Default)]
+struct OpenedSessions {
+    sessions: HashMap<String, OpenedSession>,
+    /// The number of times that a session was used.
+    uses: u64,
+}
+
+struct OpenedSession {
+    open: Arc<OpenSession>,
+    last_use: u64,
+}
+
+impl OpenedSessions {
+    fn get(&mut self, stored: &str) -> Option<Arc<OpenSession>> {
+        let opened = self.sessions.get_mut(stored)?;
+        self.uses += 1;
+        opened.last_use = self.uses;
+        Some(Arc::clone(&opened.open))
+    }
+
+    fn add(&mut self, hub: &Hub, stored: &str, session: Session) -> Arc<OpenSession> {
+        if let Some(open) = self.get(stored) {
+            return open;
+        }
+        if self.sessions.len() >= MAX_OPEN_SESSIONS {
+            self.close_one(hub);
+        }
+        let open = Arc::new(OpenSession::new(session));
+        self.uses += 1;
+        let opened = OpenedSession { open: Arc::clone(&open), last_use: self.uses };
+        self.sessions.insert(stored.to_owned(), opened);
+        open
+    }
+
+    /// Closes the session that is needed least, if any may be closed.
+    fn close_one(&mut self, hub: &Hub) {
+        let is_unused = |id: &str, opened: &OpenedSession| {
+            Arc::strong_count(&opened.open) == 1
+                && hub.run_id(id).is_none()
+                && opened.open.may_close()
+        };
+        let unused = self.sessions.iter().filter(|(id, opened)| is_unused(id, opened));
+        let order = |(_, opened): &(&String, &OpenedSession)| {
+            (opened.open.session.version() > 0, opened.last_use)
+        };
+        if let Some(id) = unused.min_by_key(order).map(|(id, _)| id.clone()) {
+            self.sessions.remove(&id);
+        }
+    }
 }
 
 /// Which processes write to the store.
@@ -79,6 +129,11 @@ impl OpenSessions {
         }
     }
 
+    /// Returns the sessions of another store, with the same settings.
+    pub(super) fn with_store(&self, store: Arc<dyn Store>) -> Self {
+        Self { writers: self.writers, owners: self.owners, ..Self::new(store) }
+    }
+
     /// Returns the id under which the store has a session of the principal.
     pub(super) fn stored_id(&self, principal: &Principal, id: &str) -> Result<String, Failure> {
         check_session_id(id)?;
@@ -102,20 +157,13 @@ impl OpenSessions {
 
     /// Returns the session with this stored id, which may be a new one.
     pub(super) async fn open(&self, hub: &Hub, stored: &str) -> Result<Arc<OpenSession>, Error> {
-        let known = self.lock_open().get(stored).cloned();
+        let known = self.lock_open().get(stored);
         if let Some(open) = known {
             self.refresh(&open.session).await?;
             return Ok(open);
         }
         let session = Session::open(Arc::clone(&self.store), stored).await?;
-        let mut sessions = self.lock_open();
-        if sessions.len() >= MAX_OPEN_SESSIONS {
-            sessions.retain(|id, open| {
-                Arc::strong_count(open) > 1 || hub.run_id(id).is_some() || !open.has_no_keys()
-            });
-        }
-        let open = sessions.entry(stored.to_owned());
-        Ok(Arc::clone(open.or_insert_with(|| Arc::new(OpenSession::new(session)))))
+        Ok(self.lock_open().add(hub, stored, session))
     }
 
     /// Reads what other processes have written to the session.
@@ -133,30 +181,41 @@ impl OpenSessions {
         principal: &Principal,
         limits: &ChatLimits,
     ) -> Result<(), Failure> {
-        let is_known = |counts: &SessionCounts| counts.at.elapsed() < COUNT_LIFETIME;
-        if !self.lock_counts().as_ref().is_some_and(is_known) {
-            let counts = self.count(limits.max_sessions).await;
-            *self.lock_counts() = Some(counts);
-        }
-        let mut counts = self.lock_counts();
-        // It was set above, and is never removed.
-        let Some(counts) = counts.as_mut() else { return Ok(()) };
-        let own = counts.of_principal.get(principal.id()).copied().unwrap_or_default();
+        let mut counts = self.counts.lock().await;
+        let known = counts.take_if(|counts| counts.at.elapsed() < COUNT_LIFETIME);
+        let mut counted = match known {
+            Some(counts) => counts,
+            None => self.count(limits.max_sessions).await?,
+        };
+        let own = counted.of_principal.get(principal.id()).copied().unwrap_or_default();
         let max_own = match self.owners {
             SessionOwners::Principal => limits.max_sessions_per_principal,
             SessionOwners::Everyone => usize::MAX,
         };
-        if own >= max_own || counts.of_all >= limits.max_sessions {
-            return Err(Failure::too_many("there are too many sessions"));
+        let is_full = own >= max_own || counted.of_all >= limits.max_sessions;
+        if !is_full {
+            counted.of_principal.insert(principal.id().to_owned(), own + 1);
+            counted.of_all += 1;
         }
-        counts.of_principal.insert(principal.id().to_owned(), own + 1);
-        counts.of_all += 1;
-        Ok(())
+        *counts = Some(counted);
+        match is_full {
+            true => Err(Failure::too_many("there are too many sessions")),
+            false => Ok(()),
+        }
     }
 
-    async fn count(&self, max: usize) -> SessionCounts {
-        // A new conversation does not need the list.
-        let sessions = self.store.list_page(None, max).await.unwrap_or_default();
+    /// Takes back a session that was counted, but not created.
+    pub(super) async fn remove_session(&self, principal: &Principal) {
+        if let Some(counts) = &mut *self.counts.lock().await {
+            counts.of_all = counts.of_all.saturating_sub(1);
+            if let Some(own) = counts.of_principal.get_mut(principal.id()) {
+                *own = own.saturating_sub(1);
+            }
+        }
+    }
+
+    async fn count(&self, max: usize) -> Result<SessionCounts, Error> {
+        let sessions = self.store.list_page(None, max).await?;
         let mut of_principal = HashMap::new();
         for (owner, _) in sessions.iter().filter_map(|info| info.id.rsplit_once('/')) {
             match of_principal.get_mut(owner) {
@@ -164,46 +223,41 @@ impl OpenSessions {
                 None => drop(of_principal.insert(owner.to_owned(), 1)),
             }
         }
-        SessionCounts { of_principal, of_all: sessions.len(), at: Instant::now() }
+        Ok(SessionCounts { of_principal, of_all: sessions.len(), at: Instant::now() })
     }
 
     /// Lists the principal's sessions after a position, with the ids that clients use. Also returns
-    /// their titles.
+    /// their titles. In a store in which principals have sessions of their own, the whole list is
+    /// read once.
     pub(super) async fn list(
         &self,
         principal: &Principal,
         after: Option<SessionInfo>,
     ) -> Result<Vec<(SessionInfo, String)>, Failure> {
-        let mut after = match after {
+        let after = match after {
             Some(after) => Some(SessionInfo { id: self.stored_id(principal, &after.id)?, ..after }),
             None => None,
         };
-        let scanned = match self.owners {
-            SessionOwners::Principal => SCAN_PAGE,
-            SessionOwners::Everyone => LIST_PAGE,
+        let page = match self.owners {
+            SessionOwners::Principal => self.store.list().await?,
+            SessionOwners::Everyone => self.store.list_page(after.as_ref(), LIST_PAGE).await?,
         };
+        let is_later =
+            |info: &SessionInfo| after.as_ref().is_none_or(|it| info.list_order(it).is_gt());
         let mut listed = Vec::new();
-        loop {
-            let page = self.store.list_page(after.as_ref(), scanned).await?;
-            for info in &page {
-                let Some(id) = self.public_id(principal, &info.id) else { continue };
-                let title = self.title(info).await;
-                let mut info = SessionInfo { id: id.to_owned(), ..info.clone() };
-                if let Some(origin) = &mut info.origin
-                    && let Some(id) = self.public_id(principal, &origin.id)
-                {
-                    origin.id = id.to_owned();
-                }
-                listed.push((info, title));
-                if listed.len() == LIST_PAGE {
-                    return Ok(listed);
-                }
+        for info in page.iter().filter(|info| is_later(info)) {
+            let Some(id) = self.public_id(principal, &info.id) else { continue };
+            let title = self.title(info).await;
+            let origin = info.origin.as_ref().and_then(|origin| {
+                let id = self.public_id(principal, &origin.id)?.to_owned();
+                Some(ForkOrigin { id, ..origin.clone() })
+            });
+            listed.push((SessionInfo { id: id.to_owned(), origin, ..info.clone() }, title));
+            if listed.len() == LIST_PAGE {
+                break;
             }
-            if page.len() < scanned {
-                return Ok(listed);
-            }
-            after = page.into_iter().last();
         }
+        Ok(listed)
     }
 
     /// The beginning of the user's first message, which does not change.
@@ -222,11 +276,7 @@ impl OpenSessions {
         title
     }
 
-    fn lock_counts(&self) -> MutexGuard<'_, Option<SessionCounts>> {
-        self.counts.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn lock_open(&self) -> MutexGuard<'_, HashMap<String, Arc<OpenSession>>> {
+    fn lock_open(&self) -> MutexGuard<'_, OpenedSessions> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -24,12 +24,14 @@ pub(crate) fn check_session_id(id: &str) -> Result<(), Failure> {
 
 /// The idempotency key of a request that may be sent again.
 pub(crate) fn idempotency_key(headers: &HeaderMap) -> Result<Option<String>, Failure> {
-    let key = headers.get("idempotency-key").and_then(|key| key.to_str().ok()).map(str::to_owned);
-    if key.as_ref().is_some_and(|key| key.is_empty() || key.len() > 200) {
-        let message = "an `idempotency-key` needs 1 to 200 characters";
-        return Err(Failure::new(StatusCode::BAD_REQUEST, message));
+    let Some(key) = headers.get("idempotency-key") else { return Ok(None) };
+    match key.to_str() {
+        Ok(key) if (1..=200).contains(&key.len()) => Ok(Some(key.to_owned())),
+        _ => {
+            let message = "an `idempotency-key` needs 1 to 200 ASCII characters";
+            Err(Failure::new(StatusCode::BAD_REQUEST, message))
+        }
     }
-    Ok(key)
 }
 
 fn check_text(text: &str) -> Result<(), Failure> {

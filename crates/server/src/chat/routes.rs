@@ -3,17 +3,16 @@
 use std::collections::HashMap;
 
 use axum::Router;
+use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
-use axum::http::Method;
+use axum::http::{Method, StatusCode, Uri};
 use axum::middleware;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use axum::routing::{MethodFilter, on};
-use turnstream::ui::{RequestError, ag_ui, ai_sdk};
 
 use super::call::{Answer, Call, guard};
 use super::chat_server::ChatServer;
-use super::failure::Failure;
-use super::response::to_axum;
+use super::failure::{ErrorForm, Failure};
 use super::{ag_ui as ag_ui_route, ai_sdk as ai_sdk_routes, sessions};
 
 /// The function of a route.
@@ -73,18 +72,27 @@ impl ChatServer {
                 Method::POST => MethodFilter::POST,
                 _ => MethodFilter::GET,
             };
-            let handler = async move |State(server): State<Self>,
-                                      Path(mut path): Path<HashMap<String, String>>,
-                                      request: Request| {
-                let session = path.remove("id").unwrap_or_default();
-                action.respond(server, session, request).await
-            };
+            let handler =
+                async move |State(server): State<Self>,
+                            path: Result<Path<HashMap<String, String>>, PathRejection>,
+                            request: Request| {
+                    action.respond(server, path, request).await
+                };
             routes = routes.route(path, on(filter, handler));
         }
+        let no_method = async |uri: Uri| {
+            let message = "this route has another method";
+            let failure = Failure::new(StatusCode::METHOD_NOT_ALLOWED, message);
+            failure.respond(ErrorForm::of_path(uri.path()))
+        };
+        let no_page = async |uri: Uri| {
+            Failure::not_found("there is no such page").respond(ErrorForm::of_path(uri.path()))
+        };
         routes
+            .method_not_allowed_fallback(no_method)
             .with_state(self.clone())
             .merge(self.0.app_routes.clone())
-            .fallback(async || Failure::not_found("there is no such page"))
+            .fallback(no_page)
             .layer(middleware::from_fn_with_state(self.clone(), guard))
     }
 
@@ -96,21 +104,24 @@ impl ChatServer {
 }
 
 impl Action {
-    async fn respond(self, server: ChatServer, session: String, request: Request) -> Response {
-        let answer = match Call::receive(server.clone(), session, request).await {
-            Ok(call) => self.answer(call).await,
-            Err(failure) => Err(failure),
+    async fn respond(
+        self,
+        server: ChatServer,
+        path: Result<Path<HashMap<String, String>>, PathRejection>,
+        request: Request,
+    ) -> Response {
+        let form = ErrorForm::of_path(request.uri().path());
+        let answer = match path {
+            Ok(Path(mut path)) => {
+                let session = path.remove("id").unwrap_or_default();
+                match Call::receive(server.clone(), session, request).await {
+                    Ok(call) => self.answer(call).await,
+                    Err(failure) => Err(failure),
+                }
+            }
+            Err(_) => Err(Failure::new(StatusCode::BAD_REQUEST, "the path is not valid")),
         };
-        answer.unwrap_or_else(|failure| {
-            if let Some(cause) = failure.cause() {
-                server.log(cause);
-            }
-            match self {
-                Self::AiSdkChat => to_axum(ai_sdk::refuse(&RequestError::from(failure))),
-                Self::AgUiRun => to_axum(ag_ui::refuse(&RequestError::from(failure))),
-                _ => failure.into_response(),
-            }
-        })
+        answer.unwrap_or_else(|failure| server.refuse(failure, form))
     }
 
     async fn answer(self, call: Call) -> Answer {

@@ -23,8 +23,8 @@ impl RunObserver {
         Self { starts_at, nested: Vec::new(), nested_bytes: 0 }
     }
 
-    /// Observes the next event, before which the session had `entries` entries. Returns the run
-    /// when it has ended.
+    /// Observes the next event, in which error messages are hidden, and before which the session
+    /// had `entries` entries. Returns the run when it has ended.
     pub(super) fn observe(&mut self, event: &Event, entries: u64) -> Option<EndedRun> {
         match event {
             Event::Nested { .. } => {

@@ -1,21 +1,21 @@
 //! The page's routes.
 
 use axum::http::StatusCode;
-use futures::StreamExt;
-use serde_json::{Map, Value, json};
-use turnstream::Error;
+use serde::Deserialize;
+use serde_json::json;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::hub::{Command, NotRunning};
 use turnstream::item::PendingCall;
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
+use turnstream::{Error, ErrorKind};
 
-use super::call::{Answer, Call, json};
+use super::call::{Answer, Call, hold, json};
 use super::failure::Failure;
 use super::open_session::{OpenSession, Verdicts};
 use super::requests::{
     EventsQuery, ForkBody, ListQuery, MessagesQuery, RevokeBody, StartBody, SteerBody, StopBody,
-    VerdictBody, idempotency_key,
+    VerdictBody, WaitingCalls, idempotency_key,
 };
 use super::response::to_axum;
 use super::start::Start;
@@ -37,21 +37,12 @@ pub(super) async fn start(call: Call) -> Answer {
 
 /// Streams the events of a session, across all its runs.
 pub(super) async fn events(call: Call) -> Answer {
-    let settings = &call.server.0;
-    let (limits, query) = (&settings.limits, call.query::<EventsQuery>()?);
-    let slot = settings.usage.readers.take(
-        &call.principal,
-        limits.max_readers_per_principal,
-        limits.max_readers,
-    );
-    let slot = slot.ok_or_else(|| Failure::too_many("too many pages are open"))?;
+    let (settings, query) = (&call.server.0, call.query::<EventsQuery>()?);
+    let slot = call.take_reader()?;
     let open = call.open().await?;
     let after = query.after(&call.parts.headers);
     let reader = settings.hub.read_session(&open.session, after.as_ref());
-    // The slot is free again when the reader is dropped.
-    let reader = reader.inspect(move |_| {
-        let _held = &slot;
-    });
+    let reader = hold(reader, (slot, open));
     let sse = Sse::new().with_error_texts(settings.error_texts.clone());
     Ok(to_axum(sse.respond_to_reader(reader)))
 }
@@ -91,11 +82,14 @@ async fn decide(call: &Call, verdicts: Vec<(PendingCall, Verdict)>) -> Answer {
     let _starting = open.starting.lock().await;
     // The run of an interactive agent waits for its verdicts.
     if let Some(run) = call.active_run(&open).await? {
-        for (pending, verdict) in verdicts {
-            let command = Command::Verdict { call: pending, verdict };
-            call.server.0.hub.send(&run, command).await?;
+        match send_verdicts(call, &run, &verdicts).await {
+            Ok(()) => return json(StatusCode::ACCEPTED, json!({ "run": run, "is_queued": false })),
+            // The run has ended meanwhile, and may wait for the verdicts in the session.
+            Err(error) if error.find_source::<NotRunning>().is_some() => {
+                call.server.0.sessions.refresh(&open.session).await?;
+            }
+            Err(error) => return Err(error.into()),
         }
-        return json(StatusCode::ACCEPTED, json!({ "run": run, "is_queued": false }));
     }
     match open.add_verdicts(verdicts)? {
         Verdicts::Complete(verdicts) => {
@@ -106,6 +100,26 @@ async fn decide(call: &Call, verdicts: Vec<(PendingCall, Verdict)>) -> Answer {
         }
         Verdicts::Missing(missing) => json(StatusCode::OK, json!({ "missing": missing })),
     }
+}
+
+/// Sends verdicts to an active run. The earlier ones may have been received already.
+async fn send_verdicts(
+    call: &Call,
+    run: &str,
+    verdicts: &[(PendingCall, Verdict)],
+) -> Result<(), Error> {
+    let Some((last, earlier)) = verdicts.split_last() else { return Ok(()) };
+    let send = async |(call_id, verdict): &(PendingCall, Verdict)| {
+        let command = Command::Verdict { call: call_id.clone(), verdict: verdict.clone() };
+        call.server.0.hub.send(run, command).await
+    };
+    for verdict in earlier {
+        match send(verdict).await {
+            Err(error) if error.kind() != ErrorKind::Conflict => return Err(error),
+            Ok(_) | Err(_) => {}
+        }
+    }
+    send(last).await.map(drop)
 }
 
 /// Lists the session's grants: the calls that run without a question.
@@ -150,17 +164,37 @@ pub(super) async fn fork(call: Call) -> Answer {
     let open = call.open_existing().await?;
     let settings = &call.server.0;
     let stored = settings.sessions.stored_id(&call.principal, &id)?;
-    settings.sessions.add_session(&call.principal, &settings.limits).await?;
     let at = at.unwrap_or_else(|| open.session.version());
-    open.session.fork_at(at, stored).await?;
+    if at > open.session.version() {
+        return Err(Failure::conflict("the session has fewer entries"));
+    }
+    settings.sessions.add_session(&call.principal, &settings.limits).await?;
+    let max_starts = settings.limits.max_starts_per_minute;
+    let forked = match settings.usage.starts.add(&call.principal, max_starts) {
+        Ok(()) => open.session.fork_at(at, stored).await.map_err(Failure::from),
+        Err(failure) => Err(failure),
+    };
+    if let Err(failure) = forked {
+        settings.sessions.remove_session(&call.principal).await;
+        return Err(failure);
+    }
     json(StatusCode::CREATED, json!({ "session": id }))
+}
+
+#[derive(Deserialize)]
+struct RegenerateBody {
+    #[serde(default)]
+    waiting_calls: WaitingCalls,
 }
 
 /// Requests another answer to the last message. The existing answer is tombstoned.
 pub(super) async fn regenerate(call: Call) -> Answer {
-    call.json::<Map<String, Value>>()?;
+    let RegenerateBody { waiting_calls } = call.json()?;
     let open = call.open_existing().await?;
     let _starting = open.starting.lock().await;
+    if call.active_run(&open).await?.is_none() {
+        open.check_waiting_calls(waiting_calls)?;
+    }
     let Some(from) = last_answer(&open.session.entries().await?) else {
         return Err(Failure::conflict("there is no message to answer"));
     };
@@ -184,7 +218,7 @@ pub(super) async fn list(call: Call) -> Answer {
             Ok(stored) => matches!(settings.hub.find_run(&stored).await, Ok(Some(_))),
             Err(_) => false,
         };
-        sessions.push(ListedSession::new(info, title, is_running));
+        sessions.push(ListedSession::new(info, title, is_running, &settings.error_texts));
     }
     json(StatusCode::OK, json!({ "sessions": sessions, "next": next_position(&page) }))
 }
@@ -195,7 +229,8 @@ pub(super) async fn messages(call: Call) -> Answer {
     let open = call.open().await?;
     let entries = open.session.entries().await?;
     let observed = open.runs().to_ended_runs();
-    json(StatusCode::OK, views::messages(&entries, &query, &open.session, &observed))
+    let texts = &call.server.0.error_texts;
+    json(StatusCode::OK, views::messages(&entries, &query, &open.session, &observed, texts))
 }
 
 /// The traces of the session's last runs in this process.

@@ -14,6 +14,7 @@ use crate::authorize::Principal;
 pub(super) struct StartRate(Mutex<HashMap<String, VecDeque<Instant>>>);
 
 impl StartRate {
+    /// Counts a start, and refuses it if there were too many.
     pub(super) fn add(&self, principal: &Principal, max: usize) -> Result<(), Failure> {
         let mut starts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let minute = Duration::from_mins(1);
@@ -21,7 +22,9 @@ impl StartRate {
         let starts = starts.entry(principal.id().to_owned()).or_default();
         starts.retain(|start| start.elapsed() < minute);
         if starts.len() >= max {
-            return Err(Failure::too_many("too many runs were started in the last minute"));
+            return Err(Failure::too_many(
+                "too many runs and forks were started in the last minute",
+            ));
         }
         starts.push_back(Instant::now());
         Ok(())

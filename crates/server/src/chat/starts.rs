@@ -1,17 +1,21 @@
 //! Starts runs, one at a time in each session.
 
+use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::http::StatusCode;
 use futures::StreamExt;
+use turnstream::agent::{Budget, Pool};
 use turnstream::env::{Ids, SystemIds};
 use turnstream::event::RewriteReason;
-use turnstream::hub::{AlreadyRunning, Hub, Reader, Reservation, RunOwner, RunSource};
+use turnstream::hub::{
+    AlreadyRunning, Hub, LogUnavailable, Reader, Reservation, RunOwner, RunSource, ShuttingDown,
+};
 use turnstream::item::{Content, Item};
 use turnstream::session::{AlreadyLeased, Entry, LeaseLost, Session, restore_history};
 use turnstream::trace::Trace;
-use turnstream::{Agent, Error, Event};
+use turnstream::{Agent, Error, ErrorKind, Event};
 
 use super::chat_server::{Busy, ChatServer};
 use super::failure::Failure;
@@ -21,10 +25,13 @@ use super::run_observer::RunObserver;
 use super::run_records::{RunEnd, RunRecord};
 use super::start::{Start, Started};
 use crate::authorize::Principal;
-use crate::slots::Slot;
+use crate::slots::{Full, Maximum, Slot};
 
 /// The delay before a request is retried on a session that another process is running.
 pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
+
+/// The delay before a request is retried on a store or a log that has failed.
+pub(super) const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl ChatServer {
     /// Returns the agent with the principal's budget.
@@ -59,7 +66,7 @@ impl ChatServer {
             }
             None => {
                 let place = self.0.hub.reserve(open.session.id())?;
-                let slot = self.check_limits(principal, open).await?;
+                let slot = self.admit_run(principal, open).await?;
                 let (agent, start) = (self.agent_of(principal), Start::Resume(Vec::new()));
                 let owner = begin(self, open, place, &agent, start, run_id, Some(slot)).await?;
                 Started { run: owner.detach(), is_queued: false }
@@ -80,23 +87,28 @@ impl ChatServer {
         run_id: String,
     ) -> Result<Started, Failure> {
         let reserved = self.0.hub.reserve(open.session.id());
-        let mut gives_up_calls = false;
-        if reserved.is_ok() {
-            open.check_waiting_calls(waiting_calls)?;
-            gives_up_calls = open.count_waiting_calls() > 0;
+        let mut calls = WaitingCalls::Keep;
+        match &reserved {
+            Ok(_) => {
+                open.check_waiting_calls(waiting_calls)?;
+                if open.count_waiting_calls() > 0 {
+                    calls = WaitingCalls::GiveUp;
+                }
+            }
+            // A message that waits now would be lost.
+            Err(error) if error.find_source::<ShuttingDown>().is_some() => {
+                return Err(error.clone().into());
+            }
+            Err(_) => {}
         }
         // A new message does not overtake queued ones.
         if open.queue.is_active() {
             drop(reserved);
-            let started = self.enqueue(principal, open, content, run_id)?;
-            if gives_up_calls {
-                open.queue.give_up_calls();
-            }
-            return Ok(started);
+            return self.enqueue(principal, open, content, run_id, calls);
         }
         let begun = match reserved {
             Ok(place) => {
-                let slot = self.check_limits(principal, open).await?;
+                let slot = self.admit_run(principal, open).await?;
                 let start = Start::Say(vec![Item::user(content.clone())]);
                 let agent = self.agent_of(principal);
                 begin(self, open, place, &agent, start, run_id.clone(), Some(slot)).await
@@ -106,30 +118,33 @@ impl ChatServer {
         match begun {
             Ok(owner) => Ok(Started { run: owner.detach(), is_queued: false }),
             Err(error) if self.0.busy == Busy::Queue && is_busy_elsewhere(&error) => {
-                self.enqueue(principal, open, content, run_id)
+                self.enqueue(principal, open, content, run_id, calls)
             }
             Err(error) => Err(error.into()),
         }
     }
 
     /// Starts a run of this agent, with the principal's budget, immediately. Also returns a reader
-    /// from its start.
+    /// from its start. If the returned future is dropped, the run may still start.
     pub(super) async fn start(
         &self,
         principal: &Principal,
-        open: &OpenSession,
+        open: &Arc<OpenSession>,
         agent: Agent,
         start: Start,
     ) -> Result<(Reader, Started), Failure> {
         let place = self.0.hub.reserve(open.session.id())?;
-        let slot = self.check_limits(principal, open).await?;
-        if let Start::Replace { from, .. } = &start {
-            void_from(&open.session, *from).await?;
-        }
+        let slot = self.admit_run(principal, open).await?;
+        let (server, open) = (self.clone(), Arc::clone(open));
         let (agent, run_id) = (with_budget(agent, principal), SystemIds.next_id());
-        let owner = begin(self, open, place, &agent, start, run_id, Some(slot)).await?;
-        let reader = owner.read();
-        Ok((reader, Started { run: owner.detach(), is_queued: false }))
+        // A client that disconnects must not separate the tombstones of an answer from the run that
+        // replaces it.
+        let begun = tokio::spawn(async move {
+            let owner = begin(&server, &open, place, &agent, start, run_id, Some(slot)).await?;
+            let reader = owner.read();
+            Ok::<_, Error>((reader, Started { run: owner.detach(), is_queued: false }))
+        });
+        Ok(begun.await.map_err(|_| Failure::panicked())??)
     }
 
     /// Resumes a session whose run was lost, for no principal.
@@ -140,18 +155,28 @@ impl ChatServer {
         Ok(())
     }
 
+    /// Checks the limits and the principal's pool before a run starts.
+    async fn admit_run(&self, principal: &Principal, open: &OpenSession) -> Result<Slot, Failure> {
+        if principal.budget().and_then(Budget::pool).is_some_and(Pool::is_exhausted) {
+            return Err(Failure::too_many("the budget is used up"));
+        }
+        self.check_limits(principal, open).await
+    }
+
     /// Checks the limits before a run starts.
-    async fn check_limits(
+    pub(super) async fn check_limits(
         &self,
         principal: &Principal,
         open: &OpenSession,
     ) -> Result<Slot, Failure> {
-        let limits = &self.0.limits;
-        if self.0.hub.stats().runs >= limits.max_runs {
-            return Err(Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many runs are active"));
-        }
-        let slot = self.0.usage.runs.start_run(principal)?;
-        self.0.usage.starts.add(principal, limits.max_starts_per_minute)?;
+        let (limits, usage) = (&self.0.limits, &self.0.usage);
+        let of_principal = principal.max_runs().unwrap_or(limits.max_runs_per_principal);
+        let max = Maximum { of_principal, of_all: limits.max_runs };
+        let slot = usage.runs.take(principal, 1, max).map_err(|full| match full {
+            Full::Principal => Failure::too_many("too many runs at the same time"),
+            Full::All => Failure::new(StatusCode::SERVICE_UNAVAILABLE, "too many runs are active"),
+        })?;
+        usage.starts.add(principal, limits.max_starts_per_minute)?;
         if open.session.version() == 0 {
             self.0.sessions.add_session(principal, limits).await?;
         }
@@ -172,27 +197,40 @@ pub(super) fn is_busy_elsewhere(error: &Error) -> bool {
         || error.find_source::<AlreadyLeased>().is_some()
 }
 
+/// Whether a store or a log has failed, or another program has written to the session, so that the
+/// same request may succeed later.
+pub(super) fn is_transient(error: &Error) -> bool {
+    matches!(
+        error.kind(),
+        ErrorKind::Store
+            | ErrorKind::OutcomeUnknown
+            | ErrorKind::Connect
+            | ErrorKind::Timeout
+            | ErrorKind::Conflict
+    ) || error.find_source::<LogUnavailable>().is_some()
+}
+
 /// Whether a run with this id has started, in any process, and its log still exists.
 async fn has_begun(hub: &Hub, run_id: &str) -> bool {
     matches!(hub.read_any_run(run_id, None).next().await, Some(Ok(_)))
 }
 
-/// Tombstones all entries from this one on, so that the next run replaces them.
-async fn void_from(session: &Session, entry: u64) -> Result<(), Failure> {
+/// The position in the history of an entry that is replaced together with all later ones.
+async fn replaced_position(session: &Session, entry: u64) -> Result<usize, Error> {
+    let refused = |message: &str| Error::new(ErrorKind::InvalidRequest, message);
     let entries = session.entries().await?;
     let at = usize::try_from(entry).unwrap_or(usize::MAX);
     let Some((before, after)) = entries.split_at_checked(at) else {
-        return Err(Failure::conflict("the session has no such entry"));
+        return Err(refused("the session has no such entry"));
     };
     let keeps_positions =
         |why| matches!(why, RewriteReason::Tombstoned | RewriteReason::ReasoningRefused);
     let moves_items =
         |entry: &Entry| matches!(entry, Entry::Rewritten { why, .. } if !keeps_positions(*why));
     if after.iter().any(moves_items) {
-        return Err(Failure::conflict("the history was shortened after this entry"));
+        return Err(refused("the history was shortened after this entry"));
     }
-    let first = restore_history(session.id(), before.to_vec()).len();
-    Ok(session.tombstone(first..session.history().len()).await?)
+    Ok(restore_history(session.id(), before.to_vec()).len())
 }
 
 /// The first entry after the user's last message, where the answer starts.
@@ -204,13 +242,18 @@ pub(super) fn last_answer(entries: &[Entry]) -> Option<u64> {
 
 /// The id of a run. A request that is repeated with its key has the same id in every process.
 fn new_run_id(open: &OpenSession, key: Option<&str>) -> String {
-    let is_plain =
-        |key: &&str| key.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    match key.filter(is_plain) {
-        // The id contains the session, so that a request cannot take over a run of another session.
-        Some(key) => format!("{}:{key}", open.session.id()),
-        None => SystemIds.next_id(),
+    let Some(key) = key else { return SystemIds.next_id() };
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-';
+    // The id contains the session, so that a request cannot take over a run of another session.
+    let mut run_id = format!("{}:", open.session.id());
+    for byte in key.bytes() {
+        match is_plain(byte) {
+            true => run_id.push(char::from(byte)),
+            // Writing to a string does not fail.
+            false => drop(write!(run_id, "_{byte:02x}")),
+        }
     }
+    run_id
 }
 
 /// Creates the run and passes it to the hub. The slot is free again when the run has ended.
@@ -226,12 +269,13 @@ pub(super) async fn begin(
     let session = &open.session;
     let (run, inputs) = match start {
         Start::Resume(verdicts) => (session.resume(agent, verdicts).await?, 0),
-        Start::Replace { items, .. } if items.is_empty() => {
-            (session.resume(agent, Vec::new()).await?, 0)
-        }
-        Start::Say(items) | Start::Replace { items, .. } => {
+        Start::Say(items) => {
             let inputs = items.len();
             (session.run(agent, items).await?, inputs as u64)
+        }
+        Start::Replace { from, items } => {
+            let (from, inputs) = (replaced_position(session, from).await?, items.len());
+            (session.run_replacing(agent, from, items).await?, inputs as u64)
         }
     };
     // The assistant's message begins after the input.
@@ -243,12 +287,15 @@ pub(super) async fn begin(
     open.runs().add(record);
     let lost_leases = Arc::clone(&server.0.sessions.lost_leases);
     let (id, session) = (session.id().to_owned(), session.clone());
+    let texts = server.0.error_texts.clone();
     let source = RunSource::from(run)
         .with_run_id(run_id)
         .inspect(move |event| {
-            trace.observe(event);
+            let shown = texts.event(event);
+            let shown = shown.as_ref().unwrap_or(event);
+            trace.observe(shown);
             // An event is stored before the run yields it.
-            if let Some(run) = observer.observe(event, session.version()) {
+            if let Some(run) = observer.observe(shown, session.version()) {
                 end.set(run);
             }
             if let Event::Finished(_) = event {

@@ -8,8 +8,10 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnstream::item::Content;
+use turnstream::item::{Content, Item};
 use turnstream::session::{Entry, Session, SessionInfo, SessionState};
+use turnstream::ui::ErrorTexts;
+use turnstream::{Error, ErrorKind};
 
 use super::ended_runs::{EndedRun, ended_runs, shown_item};
 use super::failure::Failure;
@@ -40,14 +42,24 @@ pub(crate) struct ListedSession {
 }
 
 impl ListedSession {
-    pub(crate) fn new(info: &SessionInfo, title: String, is_running: bool) -> Self {
+    pub(crate) fn new(
+        info: &SessionInfo,
+        title: String,
+        is_running: bool,
+        texts: &ErrorTexts,
+    ) -> Self {
+        // The error may contain the path of a file.
+        let shown = |text: &String| {
+            let error = Error::new(ErrorKind::Store, text.clone());
+            texts.error(&error).message().to_owned()
+        };
         Self {
             title,
             updated_at: to_ms(info.updated_at),
             entries: info.version,
             forked_from: info.origin.as_ref().map(|origin| origin.id.clone()),
             is_running,
-            read_error: info.read_error.clone(),
+            read_error: info.read_error.as_ref().map(shown),
             id: info.id.clone(),
         }
     }
@@ -93,19 +105,20 @@ pub(crate) fn parse_position(position: &str) -> Result<SessionInfo, Failure> {
 
 /// Returns at most 200 entries before a number, without provider data, the ends of the runs that
 /// have ended with one of them, and the events of these runs' sub-agents. `observed` are the runs
-/// that this process has performed.
+/// that this process has performed, with error messages hidden.
 pub(crate) fn messages(
     entries: &[Entry],
     query: &MessagesQuery,
     session: &Session,
     observed: &[EndedRun],
+    texts: &ErrorTexts,
 ) -> Value {
     let end = query.before.unwrap_or(usize::MAX).min(entries.len());
     let start = end.saturating_sub(query.limit.unwrap_or(100).clamp(1, MAX_PAGE));
     let shown: Vec<Value> = entries[start..end]
         .iter()
         .zip(start..)
-        .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry) }))
+        .map(|(entry, number)| json!({ "number": number, "entry": shown_entry(entry, texts) }))
         .collect();
     let is_shown = |run: &EndedRun| (start as u64 + 1..=end as u64).contains(&run.ends_at);
     let mut runs = ended_runs(entries, observed);
@@ -123,11 +136,18 @@ pub(crate) fn messages(
 }
 
 /// An entry as the page receives it.
-fn shown_entry(entry: &Entry) -> Value {
+fn shown_entry(entry: &Entry, texts: &ErrorTexts) -> Value {
+    let shown = |item: &Item| shown_item(texts.item(item).as_ref().unwrap_or(item));
     match entry {
-        Entry::Item(item) => shown_item(item),
+        Entry::Item(item) => shown(item),
         // The history of a suspended sub-agent.
         Entry::Nested { call_id, .. } => json!({ "type": "nested", "call_id": call_id }),
+        Entry::Rewritten { items, .. } => {
+            let items: Vec<Value> = items.iter().map(shown).collect();
+            let mut entry = json!(entry);
+            entry["items"] = items.into();
+            entry
+        }
         entry => json!(entry),
     }
 }

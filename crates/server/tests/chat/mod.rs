@@ -1,6 +1,12 @@
 //! The chat server: who may do what, limits, and its end.
 
+mod answers;
+mod hidden_texts;
 mod limits;
 mod principals;
+mod queue;
+mod responses;
 mod shut_down;
+mod stores;
 mod support;
+mod verdicts;

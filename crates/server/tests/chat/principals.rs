@@ -77,7 +77,7 @@ async fn responses(chat: &Chat, user: &str, id: &str, call: &Value) -> Vec<(Stri
 
 #[tokio::test]
 async fn another_principals_session_is_like_one_that_does_not_exist() {
-    let chat = Chat::start(|server| server).await;
+    let chat = Chat::start(|server| server);
     chat.say_and_wait("ada", "adas-first", &format!("Write {SECRET}")).await;
     let call = chat.waiting_call("ada", "adas-first").await;
     assert_eq!(chat.say("ada", "adas-second", &format!("Wait {SECRET}")).await, 202);
@@ -115,7 +115,7 @@ async fn another_principals_session_is_like_one_that_does_not_exist() {
 
 #[tokio::test]
 async fn every_route_refuses_unknown_principals() {
-    let chat = Chat::start(|server| server.with_routes(page())).await;
+    let chat = Chat::start(|server| server.with_routes(page()));
     let call = Value::Null;
     let app = [(Method::GET, "/page"), (Method::GET, "/no-such-page")];
     for (method, path) in ChatServer::routes().chain(app) {
@@ -140,10 +140,10 @@ fn page() -> axum::Router {
 
 #[tokio::test]
 async fn every_route_refuses_foreign_hosts_and_pages() {
-    let served = Served::router(ChatServer::new(agent()).router()).await;
+    let served = Served::chat(ChatServer::new(agent()).router());
     let sites = AllowedSites::of_hosts(["chat.example"]).with_origin("https://app.example");
     let open = ChatServer::new(agent()).with_sites(sites).with_authorize(two_users);
-    let open = Served::router(open.router()).await;
+    let open = Served::chat(open.router());
     for (method, path) in ChatServer::routes() {
         let place = path.replace("{id}", "s");
         let send = async |served: &Served, header: (&'static str, &'static str)| {
@@ -172,7 +172,7 @@ async fn every_route_refuses_foreign_hosts_and_pages() {
 
 #[tokio::test]
 async fn a_verdict_answers_one_request_of_its_own_session() {
-    let chat = Chat::start(|server| server).await;
+    let chat = Chat::start(|server| server);
     chat.say_and_wait("ada", "s", "Write").await;
     let call = chat.waiting_call("ada", "s").await;
     // The same words in another session ask another question.
@@ -193,7 +193,7 @@ async fn a_verdict_answers_one_request_of_its_own_session() {
 
 #[tokio::test]
 async fn principals_list_only_their_own_sessions() {
-    let chat = Chat::start(|server| server).await;
+    let chat = Chat::start(|server| server);
     for (user, session) in [("ada", "a"), ("bob", "b"), ("bob", "a")] {
         chat.say_and_wait(user, session, &format!("I am {user}")).await;
     }
@@ -223,7 +223,7 @@ async fn principals_list_only_their_own_sessions() {
 
 #[tokio::test]
 async fn a_long_list_is_read_in_pages_without_sessions_of_others() {
-    let chat = Chat::start(|server| server).await;
+    let chat = Chat::start(|server| server);
     for number in 0..120 {
         let entries = vec![Item::user(format!("{number}")).into()];
         let owner = if number % 2 == 0 { "ada" } else { "bob" };
@@ -251,7 +251,7 @@ async fn a_principal_has_a_budget_and_a_number_of_runs() {
             _ => principal.with_budget(Budget::new().with_tool_calls(0)),
         })
     };
-    let chat = Chat::start(|server| server.with_authorize(authorize)).await;
+    let chat = Chat::start(|server| server.with_authorize(authorize));
     assert_eq!(chat.say("ada", "1", "Wait").await, 202);
     assert_eq!(chat.say("ada", "2", "Wait").await, 202);
     let refused = chat.post("ada", "/sessions/3/runs", &json!({ "text": "Hi" })).await;
@@ -277,7 +277,7 @@ async fn a_principal_has_a_budget_and_a_number_of_runs() {
 
 #[tokio::test]
 async fn shared_sessions_belong_to_all_principals_under_their_own_ids() {
-    let chat = Chat::start(ChatServer::with_shared_sessions).await;
+    let chat = Chat::start(ChatServer::with_shared_sessions);
     chat.say_and_wait("ada", "team", "Hello").await;
     assert!(chat.stored("team").await.contains("Hello"));
     let page = chat.get("bob", "/sessions/team/messages").await;
@@ -293,7 +293,7 @@ async fn no_id_leads_out_of_a_principals_own_sessions() {
         Ok::<_, turnstream::Error>(Principal::new(presented_key(request).unwrap_or_default()))
     };
     let store = JsonLinesStore::open(&inner).unwrap();
-    let chat = Chat::start(|server| server.with_store(store).with_authorize(authorize)).await;
+    let chat = Chat::start(|server| server.with_store(store).with_authorize(authorize));
     let users = ["a", "a/b", "../..", "", "a%2Fb", "ada@example.org"];
     for user in users {
         chat.say_and_wait(user, "c", &format!("I am {user}!")).await;

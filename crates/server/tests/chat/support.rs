@@ -6,6 +6,7 @@ use axum::http::Method;
 use axum::http::request::Parts;
 use futures::StreamExt;
 use serde_json::{Value, json};
+use turnstream::item::Content;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{MemoryStore, Store};
 use turnstream::tool::{Tool, ToolSpec};
@@ -53,10 +54,15 @@ pub(super) struct Chat {
 
 impl Chat {
     /// Serves a server whose settings are changed.
-    pub(super) async fn start(change: impl FnOnce(ChatServer) -> ChatServer) -> Self {
+    pub(super) fn start(change: impl FnOnce(ChatServer) -> ChatServer) -> Self {
+        Self::of(agent(), change)
+    }
+
+    /// Serves a server of this agent, whose settings are changed.
+    pub(super) fn of(agent: Agent, change: impl FnOnce(ChatServer) -> ChatServer) -> Self {
         let store = MemoryStore::new();
-        let server = ChatServer::new(agent()).with_store(store.clone()).with_authorize(two_users);
-        Self { served: Served::router(change(server).router()).await, store }
+        let server = ChatServer::new(agent).with_store(store.clone()).with_authorize(two_users);
+        Self { served: Served::chat(change(server).router()), store }
     }
 
     pub(super) fn request(
@@ -114,6 +120,14 @@ impl Chat {
     pub(super) async fn stored(&self, id: &str) -> String {
         serde_json::to_string(&self.store.load(id, 0).await.unwrap()).unwrap()
     }
+}
+
+/// An agent whose answers are functions of the user's last words.
+pub(super) fn answering(answer: impl Fn(&str) -> Reply + Send + Sync + 'static) -> Agent {
+    Agent::new(Scripted::from_fn(move |request, _| {
+        let said = request.history.iter().rev().find_map(|item| item.as_user());
+        answer(&said.map(Content::text).unwrap_or_default())
+    }))
 }
 
 /// Reads a response until it contains a text.
