@@ -444,8 +444,11 @@ impl BridgeState {
 
     /// Observes an event that the run yields.
     pub(super) fn observe(&mut self, event: &Event) {
-        if let (Event::TurnStarted { .. }, Step::Performing { .. }) = (event, &self.step) {
-            // The request of this turn is the effect of a step that is not recorded.
+        if let (Event::TurnStarted { .. } | Event::Finished(_), Step::Performing { .. }) =
+            (event, &self.step)
+        {
+            // The request of this turn, or the end of the run, is the effect of a step that is not
+            // recorded.
             self.is_repeating = false;
         }
         if let PreviousResult::Repeating = self.previous {
@@ -510,6 +513,8 @@ impl BridgeState {
     pub(super) fn poll_calls_begin(&mut self, cx: &Context<'_>) -> Poll<CallsBegin> {
         match (&self.step, &self.previous) {
             (Step::Performing { effect, .. }, PreviousResult::Taken) => {
+                // An earlier attempt has recorded the request for this effect, but no results.
+                self.is_repeating = false;
                 let started = effect.as_ref().and_then(|effect| effect.started.as_ref());
                 let calls = started.into_iter().flat_map(|started| &started.calls);
                 let calls = calls.map(|begun| begun.admitted.clone()).collect();

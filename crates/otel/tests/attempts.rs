@@ -1,12 +1,18 @@
 //! Durable runs whose process dies, and which continue elsewhere.
 
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
-use turnstream::agent::Agent;
+use opentelemetry::trace::SpanId;
+use serde_json::json;
+use turnstream::agent::{Agent, EventObserver};
 use turnstream::durable::Attempt;
-use turnstream::event::Event;
+use turnstream::event::{Event, ToolEvent};
 use turnstream::hub::Hub;
+use turnstream::propagation::TraceContext;
+use turnstream::provider::Scripted;
+use turnstream::tool::{Tool, ToolSpec};
 use turnstream_testing::durable_suite::MemoryEngine;
 
 use crate::recorder::{RecordedSpan, Recorder};
@@ -17,16 +23,36 @@ fn roots(recorder: &Recorder) -> Vec<RecordedSpan> {
     recorder.spans().into_iter().filter(|it| it.parent.is_none()).collect()
 }
 
-/// An agent whose runs have two turns, with a call in the first one.
-fn recorded_agent(recorder: &Recorder) -> Agent {
-    let model = turnstream::provider::Scripted::from_fn(|request, _| {
+/// A model whose runs have two turns, with a call in the first one.
+fn two_turns(tool: &'static str) -> Scripted {
+    let model = Scripted::from_fn(move |request, _| {
         match request.history.iter().any(|item| item.as_tool_result().is_some()) {
             true => answer("Done."),
-            false => call("look"),
+            false => call(tool),
         }
     });
-    let agent = agent(model.with_model("m")).with_label("main");
+    model.with_model("m")
+}
+
+fn recorded_agent(recorder: &Recorder) -> Agent {
+    let agent = agent(two_turns("look")).with_label("main");
     agent.with_run_observer(recorded_telemetry(recorder))
+}
+
+/// A tool `count` that takes a second, which runs again if its attempt was lost, and that adds the
+/// span that it sees to `seen` each time it runs.
+fn counting_tool(seen: &Arc<Mutex<Vec<Option<TraceContext>>>>) -> Tool {
+    let seen = Arc::clone(seen);
+    let spec = ToolSpec::new("count", "Counts.", json!({ "type": "object" }));
+    let count = Tool::raw(spec, move |_, cx| {
+        let seen = Arc::clone(&seen);
+        async move {
+            seen.lock().unwrap().push(cx.trace_context());
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            "counted".to_owned()
+        }
+    });
+    count.unwrap().idempotent()
 }
 
 #[tokio::test(start_paused = true)]
@@ -82,10 +108,12 @@ async fn the_hub_of_a_durable_run_links_its_attempts_too() {
 
 #[tokio::test(start_paused = true)]
 async fn at_any_loss_all_spans_end_and_no_recorded_step_has_a_second_span() {
-    let (mut losses, mut linked) = (0, 0);
+    let (mut losses, mut linked, mut repeated_calls) = (0, 0, 0);
     for polls in 0.. {
-        let recorder = Recorder::default();
-        let agent = recorded_agent(&recorder);
+        let (recorder, seen) = (Recorder::default(), Arc::default());
+        let model = two_turns("count");
+        let agent = agent(model.clone()).with_label("main").with_tool(counting_tool(&seen));
+        let agent = agent.with_run_observer(recorded_telemetry(&recorder));
         let engine = MemoryEngine::new();
         let mut first = hosted::attempt(&agent, engine.next_attempt());
         let mut is_over = false;
@@ -111,7 +139,26 @@ async fn at_any_loss_all_spans_end_and_no_recorded_step_has_a_second_span() {
             let named = spans.iter().filter(|it| it.name == name);
             named.filter(|it| it.text("error.type").is_none()).count()
         };
-        assert!(whole("chat m") <= 2 && whole("execute_tool look") <= 1, "{}", recorder.trees());
+        let trees = recorder.trees();
+        assert!(whole("chat m") <= 2, "after {polls} polls:\n{trees}");
+        // Each execution of the tool has a span of its own, which is the one that the tool sees.
+        let seen = seen.lock().unwrap();
+        let ids = |name: &str| -> Vec<SpanId> {
+            spans.iter().filter(|it| it.name == name).map(|it| it.id).collect()
+        };
+        let (calls, executed) = (ids("execute_tool count"), seen.len());
+        for context in seen.iter() {
+            let context = context.as_ref().expect("a tool that runs again has a context");
+            let is_seen = |id: &SpanId| context.traceparent().contains(&format!("-{id}-"));
+            assert!(calls.iter().any(is_seen), "after {polls} polls: {context:?}\n{trees}");
+        }
+        assert!(whole("execute_tool count") <= executed, "{trees}");
+        repeated_calls += usize::from(executed > 1);
+        let requests = model.requests().len();
+        assert!(ids("chat m").len() >= requests, "after {polls} polls:\n{trees}");
+        // The end of the run is recorded, whichever attempt performs it.
+        let ends = spans.iter().filter(|it| it.text("turnstream.reason").is_some()).count();
+        assert!(ends > 0, "after {polls} polls:\n{trees}");
         let second = spans[first_spans..].iter().find(|it| it.parent.is_none());
         if let (Some(second), true, true) = (second, has_step, first_spans > 0) {
             assert_eq!(*second.links, [spans[0].id], "after {polls} polls");
@@ -119,6 +166,44 @@ async fn at_any_loss_all_spans_end_and_no_recorded_step_has_a_second_span() {
         }
         losses += 1;
     }
-    println!("{losses} losses, {linked} attempts linked to an earlier one");
+    println!("{losses} losses, {linked} attempts linked, {repeated_calls} calls run again");
     assert!(losses > 20 && linked > 5, "{losses} losses, {linked} linked");
+    assert!(repeated_calls > 0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_that_continues_a_run_has_the_model_of_its_first_request() {
+    let (recorder, events) = start(scenario("a durable run that is killed in a turn"));
+    events.collect::<Vec<_>>().await;
+    for root in roots(&recorder) {
+        assert_eq!(root.text("gen_ai.request.model").as_deref(), Some("m"), "{root:?}");
+    }
+}
+
+/// The event of a question for an approval of the call `c1`.
+fn approval_request() -> Event {
+    let call = json!({ "call_id": "c1", "name": "drop", "arguments": "{}" });
+    ToolEvent::ApprovalRequested(serde_json::from_value(call).unwrap()).into()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_question_of_an_earlier_attempt_is_one_wait_of_unknown_duration() {
+    let recorder = Recorder::default();
+    let mut telemetry = recorded_telemetry(&recorder).start_run();
+    // The question was asked again in the earlier attempt.
+    for _ in 0..2 {
+        EventObserver::observe_repeated(&mut telemetry, &approval_request());
+    }
+    tokio::time::advance(Duration::from_mins(1)).await;
+    let (call_id, name) = ("c1".to_owned(), "drop".to_owned());
+    let started = ToolEvent::Started { call_id, name, arguments: String::new(), grant_id: None };
+    telemetry.observe(&started.into());
+    telemetry.end_of_events();
+    let root = recorder.span("invoke_agent");
+    let waits: Vec<_> =
+        root.events.iter().filter(|(name, _)| name == "turnstream.approval_wait").collect();
+    assert_eq!(waits.len(), 1, "{:?}", root.events);
+    let keys: Vec<_> = waits[0].1.iter().map(|it| it.key.as_str()).collect();
+    assert!(keys.contains(&"turnstream.approval.decision"), "{keys:?}");
+    assert!(!keys.contains(&"turnstream.wait.duration"), "{keys:?}");
 }
