@@ -1,6 +1,8 @@
 //! `Retry`: the errors that it retries, its delays, and what a consumer observes.
 
+use std::pin::Pin;
 use std::sync::Arc;
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::{FutureExt, StreamExt};
@@ -10,8 +12,8 @@ use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted, anthropic,
 };
 use turnstream::replay::Record;
-use turnstream::stream::TurnStreamExt;
-use turnstream::turn::{PartialTurn, TurnEvent};
+use turnstream::stream::{TurnPoll, TurnSource, TurnStream, TurnStreamExt, seal};
+use turnstream::turn::{PartialTurn, TurnBuilder, TurnEvent};
 use turnstream::usage::Billing;
 use turnstream::{Agent, Error, ErrorKind, History, Item, Request, Turn, Usage};
 
@@ -408,5 +410,44 @@ async fn an_interrupted_turn_of_a_wrapped_provider_has_its_model_and_its_service
     for turn in turns {
         let tier = turn.billing().and_then(Billing::service_tier);
         assert_eq!((turn.model(), tier), (Some("m"), Some("flex")), "{turn:?}");
+    }
+}
+
+/// A turn whose first piece of text arrives together with its usage, and which does not end.
+struct TextWithUsage;
+
+/// The provider of the turn [`TextWithUsage`].
+struct ReportsUsageWithText;
+
+fn reported() -> Usage {
+    Usage { input_tokens: 100, ..usage_with_output(50) }
+}
+
+impl TurnSource for TextWithUsage {
+    fn poll_turn(self: Pin<&mut Self>, _: &mut Context<'_>, turn: &mut TurnBuilder) -> TurnPoll {
+        if turn.usage() == reported() {
+            return Poll::Pending;
+        }
+        turn.push_text(0, "Half");
+        turn.set_usage(reported());
+        Poll::Ready(Some(Ok(())))
+    }
+}
+
+impl Provider for ReportsUsageWithText {
+    fn stream_turn(&self, request: Request) -> TurnStream {
+        seal(&request, TextWithUsage)
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_interrupted_turn_of_a_wrapped_provider_has_usage_that_no_event_has_contained_yet() {
+    let turns = [
+        interrupted_turn(ReportsUsageWithText).await,
+        interrupted_turn(Retry::new(ReportsUsageWithText)).await,
+        interrupted_turn(Fallback::new(ReportsUsageWithText).or(Scripted::new(["no"]))).await,
+    ];
+    for turn in turns {
+        assert_eq!(turn.usage(), reported(), "{turn:?}");
     }
 }

@@ -176,13 +176,17 @@ impl TurnBuilder {
         self.billing().set_tokens_of_kind(kind, tokens);
     }
 
-    /// Sets the model, the id of the response and the facts about the price that another builder
-    /// for the same turn has, unless they are set.
+    /// Sets the model, the id of the response, the token usage and the facts about the price that
+    /// another builder for the same turn has, unless they are set. The larger usage is the later
+    /// one.
     pub(crate) fn describe_like(&mut self, other: &Self) {
         let (partial, known) = (&mut self.partial, &other.partial);
         partial.model = partial.model.take().or_else(|| known.model.clone());
         partial.response_id = partial.response_id.take().or_else(|| known.response_id.clone());
         partial.billing = partial.billing.take().or_else(|| known.billing.clone());
+        if known.usage.total() > partial.usage.total() {
+            self.set_usage(known.usage);
+        }
     }
 
     /// Returns what the provider reports about the attempt's price beside the token usage.
