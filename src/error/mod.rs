@@ -21,7 +21,7 @@ pub use error::Error;
 #[cfg(feature = "http")]
 pub(crate) use error::source_chain;
 pub use kind::ErrorKind;
-pub(crate) use panic::{catch_panic, panic_to_error, panic_to_error_async};
+pub(crate) use panic::{catch_panic, observe_panic, panic_to_error, panic_to_error_async};
 pub(crate) use source_chain::format_source_chain;
 
 #[cfg(test)]

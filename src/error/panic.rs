@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::mem;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 
 use futures::FutureExt;
 
@@ -11,6 +11,14 @@ use crate::error::{Error, ErrorKind};
 /// Calls `f`, and returns the panic's message as the error if `f` panics.
 pub(crate) fn catch_panic<T>(f: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(f)).map_err(panic_message)
+}
+
+/// Calls `f`. If `f` panics, calls `observe` with the panic's message, and continues the panic.
+pub(crate) fn observe_panic<T>(f: impl FnOnce() -> T, observe: impl FnOnce(&str)) -> T {
+    catch_unwind(AssertUnwindSafe(f)).unwrap_or_else(|payload| {
+        observe(text_of(&*payload));
+        resume_unwind(payload)
+    })
 }
 
 /// Calls `f`, and converts a panic to an error of the given kind. The error message starts with
@@ -38,13 +46,17 @@ pub(crate) async fn panic_to_error_async<T>(
 /// The payload is dropped, which may itself panic. The payload of that second panic is leaked,
 /// because dropping it could panic again, and so on indefinitely.
 fn panic_message(payload: Box<dyn Any + Send>) -> String {
-    let text = payload.downcast_ref::<&'static str>().copied();
-    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
-    let message = text.unwrap_or("no message").to_owned();
+    let message = text_of(&*payload).to_owned();
     if let Err(again) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
         mem::forget(again);
     }
     message
+}
+
+fn text_of(payload: &(dyn Any + Send)) -> &str {
+    let text = payload.downcast_ref::<&'static str>().copied();
+    let text = text.or_else(|| payload.downcast_ref::<String>().map(String::as_str));
+    text.unwrap_or("no message")
 }
 
 #[cfg(test)]

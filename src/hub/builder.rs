@@ -129,6 +129,10 @@ impl HubBuilder {
     /// an [observer](crate::Agent::with_run_observer) is observed only by that observer. For a
     /// [durable](crate::durable) run that is visible in this hub, the observer learns which events
     /// repeat recorded steps.
+    ///
+    /// The stream of a [`RunSource::new`](crate::hub::RunSource::new) is always observed, even if
+    /// its events are those of a run that is observed already, or of a replay. To observe the
+    /// events once, set the observer in one place only.
     pub fn with_run_observer(mut self, observer: impl RunObserver + 'static) -> Self {
         self.0.run_observer = Some(Arc::new(observer));
         self

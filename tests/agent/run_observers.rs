@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
+use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{EventObserver, ObservedRun, RunObserver};
 use turnstream::error::Error;
 use turnstream::event::Event;
@@ -11,7 +12,7 @@ use turnstream::hub::{Hub, RunSource};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::replay::Recorder;
 use turnstream::tool::{RunData, Tool, ToolContext};
-use turnstream::{Agent, ErrorKind, History};
+use turnstream::{Agent, ErrorKind, History, Usage};
 use turnstream_test_support::tools::spec;
 
 /// Writes down what happens to an observer.
@@ -168,6 +169,64 @@ async fn a_hub_observes_the_runs_whose_agents_have_no_observer() {
     let starts: Vec<_> = notes.iter().filter(|note| note.contains("starts")).collect();
     assert_eq!(starts, ["hub starts: greeter", "agent starts: greeter", "hub starts: "]);
     assert_eq!(notes[notes.len() - 2..], ["end: broken", "dropped"]);
+}
+
+#[tokio::test]
+async fn usage_that_a_hook_has_reported_is_observed_when_the_run_is_dropped() {
+    let notes = Notes::default();
+    let stuck = hook::before_stop(|state, _| async move {
+        state.report_helper("judge", None, Usage { input_tokens: 1, ..Usage::default() });
+        std::future::pending::<StopDecision>().await
+    });
+    let agent = greeter().with_hook(stuck).with_run_observer(notes.observer("agent"));
+    let mut run = agent.run("Hi");
+    while let Some(Some(event)) = run.next().now_or_never() {
+        event.unwrap();
+    }
+    drop(run);
+    let expected = [&["agent starts: greeter"][..], &EVENTS[..4], &["helper_usage", "dropped"]];
+    assert_eq!(notes.all(), expected.concat());
+}
+
+/// An observer whose methods panic, and which panics again when it is dropped.
+struct PanicsTwice;
+
+impl RunObserver for PanicsTwice {
+    fn start(&self, _: &ObservedRun<'_>) -> Option<Box<dyn EventObserver>> {
+        Some(Box::new(Self))
+    }
+}
+
+impl EventObserver for PanicsTwice {
+    fn observe(&mut self, _: &Event) {
+        panic!("the observer panics");
+    }
+
+    fn run_data(&self) -> RunData {
+        panic!("the observer panics");
+    }
+}
+
+impl Drop for PanicsTwice {
+    fn drop(&mut self) {
+        panic!("the observer panics again");
+    }
+}
+
+#[tokio::test]
+async fn a_run_continues_without_an_observer_that_panics_again_when_it_is_dropped() {
+    let outcome = greeter().with_run_observer(PanicsTwice).run("Hi").outcome().await;
+    assert_eq!((outcome.text.as_str(), outcome.error), ("Hello.", None));
+}
+
+#[tokio::test]
+async fn the_panic_of_a_hand_written_loop_is_observed() {
+    let notes = Notes::default();
+    let hub = Hub::builder().with_run_observer(notes.observer("hub")).build();
+    let events = futures::stream::poll_fn(|_| panic!("boom"));
+    let source = RunSource::new(History::empty("h"), events);
+    hub.start("chat", source).await.unwrap().read().count().await;
+    assert_eq!(notes.all(), ["hub starts: ", "end: the loop panicked: boom", "dropped"]);
 }
 
 #[tokio::test]

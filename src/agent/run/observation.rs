@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use futures::stream::{BoxStream, Stream, StreamExt};
 
 use crate::agent::{EventObserver, ObservedRun, RunObserver};
-use crate::error::{Error, catch_panic};
+use crate::error::{Error, catch_panic, observe_panic};
 use crate::event::Event;
 use crate::item::History;
 use crate::lock::lock_ignoring_poison;
@@ -67,15 +67,15 @@ pub(in crate::agent) enum RunOrigin {
 
 impl Observation {
     /// Starts the observer of a run that is polled for the first time, and returns the values that
-    /// the observer adds to the run's data.
+    /// the observer adds to the run's data. Returns `None` if the run is not observed.
     pub(in crate::agent) fn start(
         &mut self,
         setting: &ObserverSetting,
         world: &dyn World,
         describe: impl FnOnce() -> ObservedParts,
-    ) -> RunData {
-        let Self::NotStarted(origin) = mem::take(self) else { return RunData::new() };
-        let Some(observer) = setting.take() else { return RunData::new() };
+    ) -> Option<RunData> {
+        let Self::NotStarted(origin) = mem::take(self) else { return None };
+        let observer = setting.take()?;
         let parts = describe();
         let run = ObservedRun {
             label: &parts.label,
@@ -86,13 +86,9 @@ impl Observation {
             is_repeating: world.is_repeating(),
             first_trace_context: world.first_trace_context(),
         };
-        let started = catch_panic(|| {
-            let events = observer.start(&run)?;
-            let added = events.run_data();
-            Some((events, added))
-        });
-        let Ok(Some((events, added))) = started else { return RunData::new() };
-        *self = Self::Starting(events);
+        *self = Self::Starting(catch_panic(|| observer.start(&run)).ok()??);
+        let mut added = None;
+        self.call(|observer| added = Some(observer.run_data()));
         self.record_trace_context(world);
         added
     }
@@ -197,7 +193,10 @@ impl Stream for ObservedEvents {
                 data: RunData::new(),
             });
         }
-        let polled = events.poll_next_unpin(cx);
+        let polled = observe_panic(
+            || events.poll_next_unpin(cx),
+            |message| observation.end(Some(&Error::from_panic("the loop", message))),
+        );
         match &polled {
             Poll::Ready(Some(Ok(event))) => observation.observe(event, &LiveWorld),
             Poll::Ready(Some(Err(error))) => observation.end(Some(error)),

@@ -383,7 +383,9 @@ impl Run {
             data: control.tools.data(),
         };
         let added = observation.start(&control.observer, shared.effects.world(), describe);
-        control.tools.update_data(|data| data.insert(added));
+        if let Some(added) = added {
+            control.tools.update_data(|data| data.insert(added));
+        }
     }
 
     /// Ends a replayed loop at the point where the recorded run's loop ended.
@@ -787,7 +789,9 @@ impl Drop for Run {
         // accepted.
         let control = self.shared.control();
         for report in control.helpers.close() {
-            self.shared.handle.journal.observe(&report.into());
+            let event = report.into();
+            self.shared.handle.journal.observe(&event);
+            self.observation.observe(&event, self.shared.effects.world());
         }
         self.shared.charge_final_usage();
         self.shared.control().close();

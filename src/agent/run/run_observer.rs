@@ -70,13 +70,16 @@ pub trait EventObserver: Send {
     fn observe_end(&mut self, _error: Option<&Error>) {}
 
     /// Returns values that are added to the [run's data](crate::Run::with_data) when the run
-    /// starts. A value replaces the value of the same type. By default, no values are added.
+    /// starts. A value replaces the value of the same type that the program has set. By default, no
+    /// values are added.
     fn run_data(&self) -> RunData {
         RunData::new()
     }
 
-    /// Returns the trace context of the run's span, once the span has started. The context is
-    /// recorded with a durable run, so that later attempts can link to it.
+    /// Returns the trace context of the run's span, which is recorded with a durable run, so that
+    /// later attempts can link to it. This method is called once: right after
+    /// [`start`](RunObserver::start) or, if the run first repeats the recorded steps of an earlier
+    /// attempt, right after the first new event.
     fn trace_context(&self) -> Option<TraceContext> {
         None
     }
@@ -100,6 +103,8 @@ pub struct ObservedRun<'a> {
     /// Whether the run starts with events that repeat the recorded steps of an earlier attempt.
     pub is_repeating: bool,
     /// The trace context that the first observed attempt at a durable run has recorded. `None` if
-    /// the run is not durable, or if no earlier attempt is known.
+    /// the run is not durable, or if no earlier attempt is known. The context is read together with
+    /// the first recorded step, when the run is first polled; a context that was recorded with a
+    /// later step, because no earlier attempt was observed until then, is not found.
     pub first_trace_context: Option<TraceContext>,
 }
