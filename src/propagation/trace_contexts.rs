@@ -35,6 +35,8 @@ pub struct TraceContexts(Arc<Mutex<Operation>>);
 struct Operation {
     /// Whether this is a call, rather than a run that the program has started.
     is_call: bool,
+    /// Whether telemetry code records the run.
+    is_recorded: bool,
     /// The context of the run or the call.
     current: Option<TraceContext>,
     /// The context of the request that is in progress.
@@ -51,6 +53,12 @@ impl TraceContexts {
     /// Creates an empty set of contexts for one run.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// Creates an empty set of contexts for a run that telemetry code records. The set, and those
+    /// of its calls, are marked as [recorded](Self::is_recorded).
+    pub fn of_recorded_run() -> Self {
+        Self(Arc::new(Mutex::new(Operation { is_recorded: true, ..Operation::default() })))
     }
 
     /// Returns the context of the run or the call to which this set belongs.
@@ -105,7 +113,8 @@ impl TraceContexts {
             return call.clone();
         }
         let current = operation.current.clone();
-        let call = Operation { is_call: true, current, ..Operation::default() };
+        let is_recorded = operation.is_recorded;
+        let call = Operation { is_call: true, is_recorded, current, ..Operation::default() };
         let call = Self(Arc::new(Mutex::new(call)));
         operation.calls.push((call_id.to_owned(), call.clone()));
         call
@@ -114,6 +123,12 @@ impl TraceContexts {
     /// Returns whether this set belongs to a call, and was not [created](Self::new) for a run.
     pub fn is_of_call(&self) -> bool {
         self.lock().is_call
+    }
+
+    /// Returns whether telemetry code records the run to which this set belongs, so that other
+    /// telemetry code does not record the run again.
+    pub fn is_recorded(&self) -> bool {
+        self.lock().is_recorded
     }
 
     /// Removes a call that has ended.
