@@ -33,6 +33,13 @@ pub(crate) struct AgentSpan {
     calls: Vec<OpenCall>,
     /// The number of calls that have run and ended.
     executed_calls: u64,
+    model: RequestedModel,
+}
+
+/// Whether the run's span has the name of the model of the first request.
+enum RequestedModel {
+    Unset,
+    Set,
 }
 
 /// A call that is waiting or running.
@@ -42,8 +49,15 @@ struct OpenCall {
 }
 
 enum CallState {
-    AwaitingVerdict { name: String, since: SystemTime },
-    Running { span: ToolSpan, sub_agent: Option<Box<AgentSpan>> },
+    AwaitingVerdict {
+        name: String,
+        /// The time of the question; `None` if an earlier attempt at the run has asked it.
+        since: Option<SystemTime>,
+    },
+    Running {
+        span: ToolSpan,
+        sub_agent: Option<Box<AgentSpan>>,
+    },
 }
 
 /// The description of a run.
@@ -77,7 +91,7 @@ impl AgentSpan {
             SpanStart { name: span_name, kind: SpanKind::Internal, parent, links, attributes, at };
         let span = OpenSpan::start(&settings.tracer, span_start);
         let awaiting = before.awaiting_calls.iter().map(|call| {
-            let state = CallState::AwaitingVerdict { name: call.name.clone(), since: at };
+            let state = CallState::AwaitingVerdict { name: call.name.clone(), since: None };
             OpenCall { call_id: call.call_id.clone(), state }
         });
         let calls = awaiting.collect();
@@ -92,7 +106,17 @@ impl AgentSpan {
             },
         );
         let settings = Arc::clone(settings);
-        Self { settings, span, name, shared, contexts, requests, calls, executed_calls: 0 }
+        Self {
+            settings,
+            span,
+            name,
+            shared,
+            contexts,
+            requests,
+            calls,
+            executed_calls: 0,
+            model: RequestedModel::Unset,
+        }
     }
 
     pub(crate) fn context(&self) -> &SpanContext {
@@ -144,7 +168,10 @@ impl AgentSpan {
         let mut attributes = vec![KeyValue::new(attribute::own::TURN, i64::from(turn))];
         if let Some(transition) = transition {
             attributes.push(KeyValue::new(attribute::own::TRANSITION, transition.to_string()));
-        } else {
+        }
+        // The first request of an attempt that continues a run has a transition.
+        if let RequestedModel::Unset = self.model {
+            self.model = RequestedModel::Set;
             self.span.set(KeyValue::new(attribute::REQUEST_MODEL, model.to_owned()));
         }
         self.requests.start(model, attributes, now);
@@ -200,11 +227,11 @@ impl AgentSpan {
     }
 
     fn on_approval_requested(&mut self, call: &PendingCall, now: SystemTime) {
-        let attributes = call_attributes(&call.call_id, &call.name);
+        let attributes = call_attributes(&call.call_id, Some(&call.name));
         self.span.add_event(event::APPROVAL_REQUESTED, now, attributes);
         // A call for which an approval is requested again has waited all the time.
         if self.calls.iter().all(|open| open.call_id != call.call_id) {
-            let state = CallState::AwaitingVerdict { name: call.name.clone(), since: now };
+            let state = CallState::AwaitingVerdict { name: call.name.clone(), since: Some(now) };
             self.calls.push(OpenCall { call_id: call.call_id.clone(), state });
         }
     }
@@ -262,6 +289,8 @@ impl AgentSpan {
             }
             None => {}
         }
+        // The model has invented the name of an unknown tool, which may quote the conversation.
+        let name = (*kind != ResultKind::UnknownTool).then_some(&**name);
         let mut attributes = call_attributes(call_id, name);
         attributes.push(KeyValue::new(attribute::own::TOOL_RESULT_KIND, kind.as_str()));
         self.span.add_event(event::TOOL_NOT_RUN, now, attributes);
@@ -271,14 +300,14 @@ impl AgentSpan {
         &mut self,
         call_id: &str,
         name: &str,
-        since: SystemTime,
+        since: Option<SystemTime>,
         decision: &'static str,
         now: SystemTime,
     ) {
-        let mut attributes = call_attributes(call_id, name);
+        let mut attributes = call_attributes(call_id, Some(name));
         attributes.push(KeyValue::new(attribute::own::APPROVAL_DECISION, decision));
-        let waited = elapsed(since, now).as_secs_f64();
-        attributes.push(KeyValue::new(attribute::own::WAIT_DURATION, waited));
+        let waited = since.map(|since| elapsed(since, now).as_secs_f64());
+        attributes.extend(waited.map(|it| KeyValue::new(attribute::own::WAIT_DURATION, it)));
         self.span.add_event(event::APPROVAL_WAIT, now, attributes);
     }
 
@@ -393,11 +422,11 @@ fn end_sub_agent(sub_agent: Option<Box<AgentSpan>>, error_type: &str) {
     }
 }
 
-fn call_attributes(call_id: &str, name: &str) -> Vec<KeyValue> {
-    vec![
-        KeyValue::new(attribute::TOOL_NAME, name.to_owned()),
-        KeyValue::new(attribute::TOOL_CALL_ID, call_id.to_owned()),
-    ]
+/// Returns the attributes of a call. `name` is `None` if no tool has the name.
+fn call_attributes(call_id: &str, name: Option<&str>) -> Vec<KeyValue> {
+    let name = name.map(|name| KeyValue::new(attribute::TOOL_NAME, name.to_owned()));
+    let id = KeyValue::new(attribute::TOOL_CALL_ID, call_id.to_owned());
+    name.into_iter().chain([id]).collect()
 }
 
 /// Returns the error after which a run continues for this reason.

@@ -195,7 +195,7 @@ impl ChatSpan {
 
 /// Returns the attributes for the service tier, and for the tokens that are not text.
 fn billing_attributes(billing: &Billing) -> Vec<KeyValue> {
-    let tier = billing.service_tier();
+    let tier = billing.service_tier().filter(|tier| is_tier_name(tier));
     let tier = tier.map(|it| KeyValue::new(attribute::own::RESPONSE_SERVICE_TIER, it.to_owned()));
     let tokens = billing.tokens_by_kind().filter_map(|(kind, tokens)| {
         let name = match kind {
@@ -208,6 +208,16 @@ fn billing_attributes(billing: &Billing) -> Vec<KeyValue> {
         Some(KeyValue::new(name, to_i64(tokens)))
     });
     tier.into_iter().chain(tokens).collect()
+}
+
+/// The maximum length of a service tier's name, in bytes.
+const MAX_TIER_BYTES: usize = 32;
+
+/// Returns whether a server's text has the form of a service tier's name, such as `flex`. Any other
+/// text may quote the request, and is not recorded.
+fn is_tier_name(text: &str) -> bool {
+    (1..=MAX_TIER_BYTES).contains(&text.len())
+        && text.bytes().all(|it| matches!(it, b'a'..=b'z' | b'0'..=b'9' | b'_' | b'-'))
 }
 
 /// Returns the attributes for the tokens that a request used. Tokens that a provider may not report

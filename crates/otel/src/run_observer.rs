@@ -14,12 +14,15 @@ use crate::telemetry::Telemetry;
 /// [`HubBuilder::with_run_observer`](turnstream::hub::HubBuilder::with_run_observer).
 ///
 /// - The agent's name is the agent's label, and the id of the conversation is the history's id.
-/// - The parent of the run's span is the [`TraceContext`] in the run's data, if any. The parent of
-///   a run to which a tool passes [its data](turnstream::tool::ToolContext::run_data) is the tool's
-///   span.
+/// - The parent of the run's span is the [`TraceContext`] in the run's data, if any, or else the
+///   current context of [`TraceContexts`] that the program has created. The run's own contexts
+///   replace them. The parent of a run to which a tool passes
+///   [its data](turnstream::tool::ToolContext::run_data) is the tool's span.
 /// - The run's requests and tools continue the trace.
 /// - A sub-agent's run is recorded as part of its parent's run. If the parent's run is not
 ///   recorded, the sub-agent's run is, if its agent has this setting.
+/// - A tool that runs an agent either passes its data to that run, or forwards the run's events to
+///   its own run. If a tool does both, the run is recorded twice, and so are its tokens.
 /// - A run whose data contains [`RunTelemetry::contexts`] is already recorded by
 ///   [`with_telemetry`](crate::TelemetryExt::with_telemetry), and is not recorded again.
 /// - The span of an attempt that continues a [durable](turnstream::durable) run starts with the
@@ -27,9 +30,17 @@ use crate::telemetry::Telemetry;
 impl RunObserver for Telemetry {
     fn start(&self, run: &ObservedRun<'_>) -> Option<Box<dyn EventObserver>> {
         let parent = match run.data.get::<TraceContexts>() {
-            Some(contexts) if run.is_sub_agent || !contexts.is_of_call() => return None,
-            Some(contexts) => contexts.current(),
-            None => run.data.get::<TraceContext>().map(|context| TraceContext::clone(&context)),
+            Some(contexts) if contexts.is_recorded() => {
+                if run.is_sub_agent || !contexts.is_of_call() {
+                    return None;
+                }
+                contexts.current()
+            }
+            contexts => {
+                let given = run.data.get::<TraceContext>();
+                let given = given.map(|context| TraceContext::clone(&context));
+                given.or_else(|| contexts?.current())
+            }
         };
         let mut telemetry = self
             .start_run()

@@ -64,7 +64,7 @@ impl RunTelemetry {
             links: Vec::new(),
             options: Vec::new(),
             history: History::empty(""),
-            contexts: TraceContexts::new(),
+            contexts: TraceContexts::of_recorded_run(),
         };
         Self { settings, description, state: RunState::NotStarted }
     }
@@ -76,9 +76,9 @@ impl RunTelemetry {
     }
 
     /// Sets the id of the conversation to which the run belongs, for example the name of its
-    /// session.
+    /// session. An empty id has no effect.
     pub fn with_conversation_id(mut self, id: impl Into<String>) -> Self {
-        self.description.conversation_id = Some(id.into());
+        self.description.conversation_id = Some(id.into()).filter(|id| !id.is_empty());
         self
     }
 
@@ -120,7 +120,7 @@ impl RunTelemetry {
 
     /// Starts the run's span, if it has not started yet. The span otherwise starts with the first
     /// event.
-    pub fn start(&mut self) {
+    pub(crate) fn start(&mut self) {
         if let RunState::NotStarted = self.state {
             self.start_span(RunProgress::new(self.description.history.clone()));
         }
@@ -129,7 +129,7 @@ impl RunTelemetry {
     /// Adds an event that repeats a step which an earlier attempt at a durable run has recorded.
     /// That attempt has emitted the step's spans, so nothing is emitted. The run's span starts with
     /// the first new event.
-    pub fn observe_repeated(&mut self, event: &Event) {
+    pub(crate) fn observe_repeated(&mut self, event: &Event) {
         if let RunState::NotStarted = self.state {
             let progress = RunProgress::new(self.description.history.clone());
             self.state = RunState::Repeating(Box::new(progress));

@@ -18,6 +18,11 @@ pub trait TelemetryExt: Stream<Item = Result<Event, Error>> + Sized {
     ///
     /// The run's span starts when the returned stream is first polled. Dropping the returned stream
     /// ends all open spans.
+    ///
+    /// If the run's agent or hub [records its runs](crate::Telemetry) too, pass
+    /// [`RunTelemetry::contexts`] in the run's data, as the guide shows, so that the run is not
+    /// recorded twice. A hub cannot know this of a stream that becomes a
+    /// [`RunSource::new`](turnstream::hub::RunSource::new): use one of the two.
     fn with_telemetry(self, telemetry: impl Into<RunTelemetry>) -> WithTelemetry<Self> {
         WithTelemetry { events: self, telemetry: telemetry.into() }
     }

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use futures::StreamExt;
-use turnstream::Run;
-use turnstream::hub::Hub;
-use turnstream::propagation::TraceContext;
+use serde_json::json;
+use turnstream::hub::{Hub, RunSource};
+use turnstream::propagation::{TraceContext, TraceContexts};
 use turnstream::provider::Scripted;
 use turnstream::request::{Effort, Options, Reasoning};
+use turnstream::usage::Billing;
+use turnstream::{History, Run};
 use turnstream_otel::TelemetryExt;
 
 use crate::recorder::Recorder;
@@ -77,6 +79,64 @@ async fn a_run_that_is_recorded_in_both_ways_has_one_tree() {
     let run = agent.run("1").with_data(spans.contexts()).with_telemetry(spans);
     run.collect::<Vec<_>>().await;
     assert_eq!(recorder.trees(), "invoke_agent outer\n  chat m\n");
+}
+
+#[tokio::test(start_paused = true)]
+async fn contexts_that_the_program_has_created_are_the_parent_of_a_run() {
+    let recorder = Recorder::default();
+    let contexts = TraceContexts::new();
+    contexts.set_current(Some(parent()));
+    let look = |agent: &str| answer("I ask.").call(agent, json!({ "prompt": "Look." }));
+    let inner = agent(model([answer("Found.")])).as_tool("inner", "Looks.").unwrap();
+    let agent = agent(model([look("inner"), answer("Done.")])).with_tool(inner);
+    let agent = agent.with_run_observer(recorded_telemetry(&recorder));
+    finish(agent.run("1").with_data(contexts)).await;
+    let run = recorder.span("invoke_agent");
+    assert_eq!(run.parent, Some(0x00f0_67aa_0ba9_02b7_u64.into()));
+    assert_eq!(
+        recorder.trees(),
+        "invoke_agent
+  chat m
+  execute_tool inner
+    invoke_agent inner
+      chat m
+  chat m
+"
+    );
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_empty_conversation_id_is_not_recorded() {
+    let recorder = Recorder::default();
+    let agent = agent(model([answer("One.")])).with_run_observer(recorded_telemetry(&recorder));
+    finish(agent.run_from(History::empty(""), "1")).await;
+    assert_eq!(recorder.span("invoke_agent").get("gen_ai.conversation.id"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn only_a_name_is_recorded_as_a_service_tier() {
+    let long = "a".repeat(33);
+    let tiers = ["flex", "on-demand_2", "Flex for xyzzy", "\u{fc}ber", &long];
+    let mut found = Vec::new();
+    for tier in tiers {
+        let mut billing = Billing::default();
+        billing.set_service_tier(tier);
+        let recorder = Recorder::default();
+        let agent = agent(model([answer("One.").billing(billing)]));
+        finish(agent.with_run_observer(recorded_telemetry(&recorder)).run("1")).await;
+        found.extend(recorder.span("chat m").text("turnstream.response.service_tier"));
+    }
+    assert_eq!(found, ["flex", "on-demand_2"]);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_panic_of_a_hand_written_loop_in_a_hub_is_the_error_of_its_span() {
+    let recorder = Recorder::default();
+    let hub = Hub::builder().with_run_observer(recorded_telemetry(&recorder)).build();
+    let events = futures::stream::poll_fn(|_| panic!("the loop panics"));
+    let source = RunSource::new(History::empty("h"), events);
+    hub.start("chat", source).await.unwrap().read().count().await;
+    assert_eq!(recorder.trees(), "invoke_agent !panic\n");
 }
 
 #[tokio::test(start_paused = true)]

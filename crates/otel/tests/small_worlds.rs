@@ -21,7 +21,7 @@ use self::environment::{Environment, prior_history};
 use self::oracle::expects_more_turns;
 use self::script::Script;
 use self::world::{Disturbance, Simulation};
-use crate::recorder::Recorder;
+use crate::recorder::{RecordedSpan, Recorder};
 use crate::trees::{recorded_telemetry, usage_of};
 
 /// By default, one script in this number is run.
@@ -67,12 +67,20 @@ async fn drop_after(stage: &Environment, script: &Script, polls: usize) {
     let (recorder, mut world) = open(stage, script, Disturbance::Drop(polls));
     while world.poll_count < polls && world.poll(None).await {}
     let is_over = world.events.last().is_some_and(|event| event.outcome().is_some());
-    let open = recorder.open_spans().len();
-    world.check_eq(&(open == 0), &(is_over || polls == 0), "the run's span is open until its end");
+    let mut open = recorder.spans();
+    open.retain(|span| span.ended_at.is_none());
+    world.check_eq(
+        &open.is_empty(),
+        &(is_over || polls == 0),
+        "the run's span is open until its end",
+    );
     world.run = None;
     check_ended(&world, &recorder);
-    let failed = recorder.spans().iter().filter(|it| it.text("error.type").is_some()).count();
-    world.check(failed >= open, format!("{failed} of {open} open spans have an error"));
+    let ended = recorder.spans();
+    for span in open {
+        let has_error = |it: &RecordedSpan| it.id == span.id && it.text("error.type").is_some();
+        world.check(ended.iter().any(has_error), format!("`{}` has no error", span.name));
+    }
 }
 
 async fn interrupt_after(stage: &Environment, script: &Script, polls: usize) {

@@ -205,7 +205,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "tools that fail",
         start: |telemetry| {
             let all = call("fail").call("stuck", arguments()).call("explode", arguments());
-            let all = all.call("missing", arguments()).call_raw("bad", "look", "{\"text\": 1}");
+            let all = all.call(&format!("missing_{SECRET}"), arguments()).call_raw(
+                "bad",
+                "look",
+                "{\"text\": 1}",
+            );
             run_of(&agent(model([all, answer("Done.")])), telemetry)
         },
         trees: "invoke_agent main
