@@ -9,7 +9,7 @@ use tracing::{Span, debug, error, info, info_span, trace, warn};
 
 use crate::error::Error;
 use crate::event::{Event, Outcome, RewriteReason, ToolEvent};
-use crate::item::{PendingCall, ToolResult};
+use crate::item::{PendingCall, ResultKind, ToolResult};
 use crate::turn::{Turn, TurnEvent};
 use crate::usage::Usage;
 
@@ -316,7 +316,8 @@ fn report_result(span: &Span, result: &ToolResult) {
         ),
         true => warn!(
             parent: span,
-            gen_ai.tool.name = name,
+            // The model has invented the name of an unknown tool, which may quote the conversation.
+            gen_ai.tool.name = (*kind != ResultKind::UnknownTool).then_some(name.as_str()),
             gen_ai.tool.call.id = call_id,
             error.type = kind.as_str(),
             "the call failed",
