@@ -232,8 +232,8 @@ impl TurnStream {
 
     /// Sets what the turn's provider has reported about the incomplete turn beside its events: the
     /// model, the id of the response, token usage that no event has contained yet, and the facts
-    /// that affect its price. A source that wraps this
-    /// stream calls this method in [`TurnSource::describe`].
+    /// that affect its price. A source that wraps this stream calls this method in
+    /// [`TurnSource::describe`].
     pub fn describe(&self, turn: &mut TurnBuilder) {
         self.0.describe_turn(turn);
     }

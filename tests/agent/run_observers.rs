@@ -188,12 +188,14 @@ async fn usage_that_a_hook_has_reported_is_observed_when_the_run_is_dropped() {
     assert_eq!(notes.all(), expected.concat());
 }
 
-/// An observer whose methods panic, and which panics again when it is dropped.
+/// Starts observers whose methods panic, and which panic again when they are dropped.
+struct StartsPanicking;
+
 struct PanicsTwice;
 
-impl RunObserver for PanicsTwice {
+impl RunObserver for StartsPanicking {
     fn start(&self, _: &ObservedRun<'_>) -> Option<Box<dyn EventObserver>> {
-        Some(Box::new(Self))
+        Some(Box::new(PanicsTwice))
     }
 }
 
@@ -215,7 +217,7 @@ impl Drop for PanicsTwice {
 
 #[tokio::test]
 async fn a_run_continues_without_an_observer_that_panics_again_when_it_is_dropped() {
-    let outcome = greeter().with_run_observer(PanicsTwice).run("Hi").outcome().await;
+    let outcome = greeter().with_run_observer(StartsPanicking).run("Hi").outcome().await;
     assert_eq!((outcome.text.as_str(), outcome.error), ("Hello.", None));
 }
 

@@ -438,6 +438,10 @@ impl Provider for ReportsUsageWithText {
     fn stream_turn(&self, request: Request) -> TurnStream {
         seal(&request, TextWithUsage)
     }
+
+    fn model(&self) -> &'static str {
+        "m"
+    }
 }
 
 #[tokio::test(start_paused = true)]
