@@ -25,11 +25,11 @@ impl RunProgress {
     pub(crate) fn observe_repeated(&mut self, event: &Event) {
         self.journal.observe(event);
         match event {
-            Event::Tool(ToolEvent::ApprovalRequested(call)) => {
-                // The approval of a call may be requested again.
-                if self.awaiting_calls.iter().all(|known| known.call_id != call.call_id) {
-                    self.awaiting_calls.push(PendingCall::clone(call));
-                }
+            // The approval of a call may be requested again.
+            Event::Tool(ToolEvent::ApprovalRequested(call))
+                if self.awaiting_calls.iter().all(|known| known.call_id != call.call_id) =>
+            {
+                self.awaiting_calls.push(PendingCall::clone(call));
             }
             Event::Tool(ToolEvent::Started { call_id, .. }) => {
                 self.awaiting_calls.retain(|call| call.call_id != *call_id);
