@@ -115,12 +115,16 @@ fn count_content_tokens(content: &Content, counter: &dyn CountTokens) -> u64 {
 /// number of tokens can only be guessed.
 pub(crate) fn has_uncounted_media(history: &History) -> bool {
     let mut fresh = turns_since_compaction(history);
-    for item in history.newest_first().filter(|item| !item.tombstone) {
+    for item in history.newest_first() {
         if let Some(turn) = &item.turn {
-            if fresh > 0 && is_reported(&turn.usage) {
+            if fresh > 0 && is_reported(&turn.usage) && !item.tombstone {
                 return false;
             }
+            // A tombstoned turn counts as a turn, although its usage is not valid.
             fresh = fresh.saturating_sub(1);
+        }
+        if item.tombstone {
+            continue;
         }
         let content = item.as_user().or_else(|| item.as_tool_result().map(|it| &it.content));
         if let Some(Content::Parts(parts)) = content

@@ -59,8 +59,9 @@
 //!   of the variant then grows. The tag can be a field of the object, or the name of its only
 //!   field: serde's [representations] "internally tagged", "adjacently tagged" and "externally
 //!   tagged". A variant with required fields is absent until they have begun. If the types of these
-//!   fields do not accept an incomplete value, the variant is absent until it has ended. So is an
-//!   untagged enum, and one that is flattened into a struct.
+//!   fields do not accept an incomplete value, the variant is absent until it has ended. So is a
+//!   variant of an externally or adjacently tagged enum whose inside has a required field, an
+//!   untagged enum, and an enum that is flattened into a struct.
 //!
 //! [representations]: https://serde.rs/enum-representations.html
 //!

@@ -87,9 +87,12 @@ impl PartialSchema {
             for variant in variants.iter_mut() {
                 let node = &self.nodes[variant.node];
                 let needed = node.required.iter().filter(|name| Some(*name) != tag.as_ref());
-                variant.needed = needed.cloned().collect();
+                let needed: Vec<_> =
+                    needed.filter(|name| !variant.needed.contains(name)).cloned().collect();
+                variant.needed.extend(needed);
                 let mut seen = HashSet::from([variant.node]);
-                variant.is_whole = self.check_members(variant.node, "", &mut seen).is_err();
+                variant.is_whole =
+                    node.is_whole || self.check_members(variant.node, "", &mut seen).is_err();
             }
             self.nodes[at].variants = Some(variants);
         }
@@ -161,7 +164,10 @@ impl PartialSchema {
             }
             at = self.open_member(node, container);
         }
-        let is_whole = at.is_some_and(|at| self.nodes[at].is_whole);
+        // The beginning of a variant's name may itself be the name of a variant.
+        let is_name_or_whole =
+            |at: usize| self.nodes[at].is_whole || self.nodes[at].variants.is_some();
+        let is_whole = at.is_some_and(is_name_or_whole);
         let string = parser.open_string().filter(|_| !is_whole);
         if string.is_none() && shown_alone < containers.len() {
             return Self::shown_containers(containers, shown_alone);
@@ -192,7 +198,7 @@ impl PartialSchema {
         };
         let mut missing = variant.needed.iter().filter(|name| !fields.contains_key(*name));
         match (missing.next(), missing.next()) {
-            _ if variant.is_whole => Visibility::Hidden,
+            _ if variant.is_whole || self.nodes[variant.node].is_whole => Visibility::Hidden,
             (None, _) => Visibility::Shown(variant.node),
             (Some(only), None) if Some(only) == name.as_ref() => {
                 Visibility::ShownWithMember(variant.node)

@@ -75,11 +75,12 @@ pub fn citations(item: &Item) -> Vec<Citation> {
 fn from_parts(parts: &Value, text: &str) -> Vec<Citation> {
     let mut cited = Vec::new();
     let mut start = 0;
+    let mut is_unchanged = true;
     for part in elements(parts) {
         let of_part =
             part["text"].as_str().or_else(|| part["refusal"].as_str()).unwrap_or_default();
-        // A text that has changed has no known positions.
-        let is_unchanged = text.get(start..).is_some_and(|rest| rest.starts_with(of_part));
+        // Neither a text that has changed nor the parts after it have known positions.
+        is_unchanged &= text.get(start..).is_some_and(|rest| rest.starts_with(of_part));
         let of_part = if is_unchanged { of_part } else { "" };
         for annotation in elements(&part["annotations"]) {
             let citation = from_annotation(annotation, of_part);

@@ -9,8 +9,9 @@ use serde_json::{Value, json};
 /// [`spec`](Self::spec) returns the tool's name, description and schema. On the Responses wire, the
 /// tool is declared under its own type, and its calls and their results are sent as the items of
 /// this type. On every other wire, and for the calls of another model, it is an ordinary function
-/// with the same name and schema. So the tool is run, approved, left
-/// [external](crate::Tool::external) and stored like any other tool.
+/// with the same name and schema, except for `McpApproval`, which is declared on no wire. So the
+/// tool is run, approved, left [external](crate::Tool::external) and stored like any other tool. It
+/// cannot be [deferred](ToolSpec::deferred) or [strict](ToolSpec::strict).
 ///
 /// | tool | name | item of a call | item of its result |
 /// |---|---|---|---|
@@ -46,22 +47,26 @@ pub enum ClientTool {
     /// The result is either plain text, which becomes the output of a command that exited with the
     /// code 0, or 1 if the call failed, or JSON: a list with an object for each command, such as
     /// `[{"stdout":"a\n","stderr":"","outcome":{"type":"exit","exit_code":0}}]`. The outcome of a
-    /// command that took too long is `{"type":"timeout"}`.
+    /// command that took too long is `{"type":"timeout"}`. A call whose result is the beginning of
+    /// such a list, or contains an image or a file, is sent as the call of a function.
     Shell,
     /// Creates, changes or deletes a file. The arguments are the `type` of the operation, which is
     /// `create_file`, `update_file` or `delete_file`, the `path`, and for the first two a `diff`
     /// in the format of OpenAI's guide.
     ///
-    /// The result is a text for the model. The patch has failed if the result is an error.
+    /// The result is a text for the model. The patch has failed if the result is an error. A call
+    /// whose result contains an image or a file is sent as the call of a function.
     ApplyPatch,
     /// Controls a computer. The arguments are `actions`, a list of objects with a `type` such as
     /// `click`, `type` or `screenshot`, and `pending_safety_checks` if OpenAI considers the actions
     /// risky.
     ///
-    /// The result is an image: the screen after the actions. A result with an image acknowledges
-    /// the pending safety checks, so let a person decide about such a call first, for example with
+    /// The result is an image: the screen after the actions. Only the first image is sent, without
+    /// the text beside it. A result with an image acknowledges the pending safety checks, so let a
+    /// person decide about such a call first, for example with
     /// [`Tool::requires_approval`](crate::Tool::requires_approval). A call whose result has no
-    /// image, such as a denied call, is sent as the call of a function.
+    /// image, such as a denied call, is sent as the call of a function. So is a failed call with
+    /// pending safety checks.
     Computer,
     /// Approves calls to an MCP server whose calls [need an
     /// approval](crate::request::McpServer::require_approval). The model does not see this tool:
@@ -80,6 +85,11 @@ pub enum ClientTool {
 impl ClientTool {
     /// The result with which a call of an MCP server is approved.
     pub(crate) const APPROVED: &str = "approved";
+
+    /// Returns whether a tool with this name approves the calls of an MCP server.
+    pub(crate) fn is_approval_name(name: &str) -> bool {
+        name.starts_with("mcp_approval_")
+    }
 
     /// Returns the tool's name.
     pub(super) fn name(&self) -> String {

@@ -130,7 +130,9 @@ pub struct Options {
     pub prompt_cache_key: Option<String>,
     /// How long OpenAI may keep the request's prefix in its cache, at most. For the Responses wire,
     /// and OpenAI's and Azure's dialects of the Chat wire. Which values are accepted depends on the
-    /// model; GPT-5.5 and later models only accept [`Day`](PromptCacheRetention::Day).
+    /// model; GPT-5.5 and later models only accept [`Day`](PromptCacheRetention::Day). OpenAI has
+    /// deprecated this option in favor of `prompt_cache_options.ttl`, which
+    /// [`Cache::Long`](Cache::Long) sets for GPT-5.6 and later models on the Responses wire.
     /// <https://developers.openai.com/api/docs/guides/prompt-caching#prompt-cache-retention>
     #[serde(skip_serializing_if = "Option::is_none")]
     pub prompt_cache_retention: Option<PromptCacheRetention>,

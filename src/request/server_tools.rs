@@ -10,7 +10,8 @@ use serde_json::{Map, Value};
 ///
 /// The model calls such a tool within a turn. The calls and their results are provider-specific
 /// items of the turn: they are events, are stored in the history, and are sent back to the same
-/// model. An agent does not run them, and approvals, hooks and tool limits do not apply to them.
+/// model. An agent does not run them, and hooks and tool limits do not apply to them. Approvals apply
+/// only to the calls of an MCP server that [requires them](McpServer::require_approval).
 /// The provider may charge for each call; see
 /// [`Billing::server_tool_calls`](crate::usage::Billing::server_tool_calls).
 ///
@@ -156,8 +157,7 @@ pub struct McpServer {
     pub allowed_tools: Vec<String>,
     /// Whether each call needs an approval. For the Responses wire. The tool that
     /// [`Tool::mcp_approval`](crate::Tool::mcp_approval) creates requests the approvals. Without
-    /// such a tool, an agent's run ends with an [`Unsupported`](crate::ErrorKind::Unsupported)
-    /// error when the model calls the server.
+    /// such a tool, the request fails with an [`Unsupported`](crate::ErrorKind::Unsupported) error.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub require_approval: bool,
 }

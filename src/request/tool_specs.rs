@@ -162,6 +162,17 @@ impl ToolSpecs {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Returns the tools that are declared to the model, each with its index in the list. Tools
+    /// that approve the calls of an MCP server are not declared.
+    pub(crate) fn declared(&self) -> impl DoubleEndedIterator<Item = (usize, &ToolSpec)> {
+        self.iter().enumerate().filter(|(_, tool)| tool.approved_server().is_none())
+    }
+
+    /// Returns whether any tool is declared to the model.
+    pub(crate) fn has_declared(&self) -> bool {
+        self.declared().next().is_some()
+    }
+
     /// Returns whether the list contains a tool named `name`.
     pub(crate) fn contains_name(&self, name: &str) -> bool {
         let by_name = &self.name_index().by_name;

@@ -14,6 +14,15 @@ impl Tool {
     /// tool. If it is denied, or if the run ends before, the provider does not run it, and the
     /// model sees the reason.
     ///
+    /// The provider runs the call with the arguments that the model wrote. If a hook
+    /// [rewrites](crate::agent::hook::CallDecision::RewriteArguments) them, the call is not
+    /// approved.
+    ///
+    /// An approval is sent once: if the model continues without the call's result, for example
+    /// after an interrupted turn, the approval is not sent again. If the whole response is lost,
+    /// for example in a failed attempt that is retried, the approval is sent again, and the server
+    /// may run the call twice.
+    ///
     /// A [`Verdict::ApproveAlways`](crate::tool::Verdict::ApproveAlways) for all calls of this tool
     /// approves all calls to the server.
     ///

@@ -399,6 +399,11 @@ pub(crate) fn validate_spec(spec: ToolSpec) -> Result<ToolSpec, Error> {
         let message = "a tool's name has 1 to 64 letters, digits, '_' and '-'";
         return Err(Error::new(InvalidRequest, message).with_parameter(spec.name));
     }
+    if spec.client_tool.is_some() && (spec.deferred || spec.strict) {
+        let parameter = if spec.deferred { "deferred" } else { "strict" };
+        let message = format!("the client tool `{}` cannot be {parameter}", spec.name);
+        return Err(Error::new(InvalidRequest, message).with_parameter(parameter));
+    }
     if spec.parameters.to_value()["type"] != "object" {
         let message = format!(
             "the schema of the tool `{}` is not of type `object`; make it the schema of a field of an object",

@@ -64,3 +64,21 @@ async fn a_valid_rewrite_is_not_reported() {
     let (kind, _, failures) = run(r#"{"n":1}"#, rewrites).await;
     assert_eq!((kind, failures), (ResultKind::Ok, Vec::new()));
 }
+
+#[tokio::test]
+async fn the_call_of_a_providers_mcp_server_is_not_approved_with_arguments_that_a_hook_rewrote() {
+    let arguments = r#"{"name":"find","arguments":{}}"#;
+    let call = Reply::new().call_raw("c1", "mcp_approval_wiki", arguments);
+    let rewrites = hook::before_tool(|_, _| async {
+        CallDecision::RewriteArguments(r#"{"name":"find","arguments":{"word":"a"}}"#.into())
+    });
+    let agent = Agent::new(Scripted::new([call, "Done.".into()]))
+        .with_tools([Tool::mcp_approval("wiki").unwrap()])
+        .with_hook(rewrites);
+    let outcome = agent.run("go").outcome().await;
+    assert_eq!((outcome.text.as_str(), outcome.pending.len()), ("Done.", 0));
+    let result = outcome.history.iter().find_map(Item::as_tool_result).unwrap();
+    assert_eq!(result.kind, ResultKind::Error);
+    let text = result.content.text();
+    assert!(text.contains("the provider runs the call with the model's own arguments"), "{text}");
+}

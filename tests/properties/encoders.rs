@@ -61,8 +61,8 @@ fn client_tool_call(id: &str, at: usize, is_own: bool) -> Item {
         ),
         2 => (
             json!({ "actions": actions }),
-            json!({ "type": "computer_call", "call_id": id,
-            "actions": actions, "pending_safety_checks": [] }),
+            json!({ "type": "computer_call", "id": format!("cu_{id}"), "call_id": id,
+            "status": "completed", "actions": actions, "pending_safety_checks": [] }),
         ),
         _ => (
             json!({ "name": "t", "arguments": {} }),

@@ -483,6 +483,87 @@ fn a_variant_appears_once_its_required_fields_have_begun_or_else_at_its_end() {
     assert_eq!(grown, [vec![], vec![External::Strict { name: name() }]]);
 }
 
+/// An enum whose first variant's name begins the second one's.
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+enum Mixed {
+    Line,
+    LineString,
+    Circle { radius: Option<f64> },
+}
+
+#[test]
+fn the_name_of_a_variant_without_data_appears_once_it_has_ended() {
+    for (text, complete) in [
+        (r#""Line""#, Mixed::Line),
+        (r#""LineString""#, Mixed::LineString),
+        (r#"{"Circle":{"radius":1.5}}"#, Mixed::Circle { radius: Some(1.5) }),
+    ] {
+        let grown = grow_element::<Mixed>(text);
+        let empty = Mixed::Circle { radius: None };
+        let grown: Vec<_> = grown.into_iter().filter(|it| *it != [empty.clone()]).collect();
+        assert_eq!(grown, [vec![], vec![complete]], "{text}");
+    }
+    let schema = schemars::schema_for!(Vec<Mixed>).to_value();
+    let mut values = PartialValues::untyped_answer(&schema);
+    values.observe(&text_delta(r#"["Line"#));
+    assert_eq!(values.next_partial().unwrap().state, PartialState::Growing(json!([])));
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+enum Wrapping {
+    Plain {
+        note: Option<String>,
+    },
+    Wrapped {
+        #[serde(flatten)]
+        inner: Shape,
+        label: Option<String>,
+    },
+}
+
+#[test]
+fn a_variant_into_which_another_enum_is_flattened_appears_at_its_end() {
+    let text = r#"{"kind":"wrapped","label":"a","Circle":{"radius":7}}"#;
+    let (inner, label) = (Shape::Circle { radius: 7 }, Some("a".to_owned()));
+    let complete = Wrapping::Wrapped { inner, label };
+    assert_eq!(grow_element::<Wrapping>(text), [vec![], vec![complete]]);
+    let plain = |note: Option<&str>| vec![Wrapping::Plain { note: note.map(str::to_owned) }];
+    assert_eq!(
+        grow_element::<Wrapping>(r#"{"kind":"plain","note":"a"}"#),
+        [vec![], plain(None), plain(Some("")), plain(Some("a"))]
+    );
+    let schema = schemars::schema_for!(Vec<Wrapping>).to_value();
+    let mut values = PartialValues::untyped_answer(&schema);
+    values.observe(&text_delta(r#"[{"kind":"wrapped","label":"a"#));
+    assert_eq!(values.next_partial().unwrap().state, PartialState::Growing(json!([])));
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct First {
+    first: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+struct Second {
+    second: Option<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Deserialize, JsonSchema)]
+#[serde(untagged)]
+enum Untagged {
+    First(First),
+    Second(Second),
+}
+
+#[test]
+fn an_untagged_enum_does_not_appear_as_the_wrong_variant() {
+    let second = Untagged::Second(Second { second: Some(12) });
+    assert_eq!(grow_element::<Untagged>(r#"{"second":12}"#), [vec![], vec![second]]);
+}
+
 #[test]
 fn the_variants_of_a_json_value_grow_whatever_the_schema_requires() {
     let schema = schemars::schema_for!(Vec<Internal>).to_value();

@@ -393,3 +393,18 @@ mod enums {
         check::<Value>(&[(r#"{"a":1}"#, r#"Object {"a": Number(1)}"#)]).await;
     }
 }
+
+#[test]
+fn a_client_tool_is_neither_deferred_nor_strict() {
+    use turnstream::request::ClientTool;
+
+    let spec = || ClientTool::Shell.spec();
+    for (spec, parameter) in
+        [(spec().with_deferred(true), "deferred"), (spec().with_strict(true), "strict")]
+    {
+        let error = Tool::raw(spec.clone(), |_, _| async { "ok" }).unwrap_err();
+        assert_eq!((error.kind(), error.parameter()), (ErrorKind::InvalidRequest, Some(parameter)));
+        assert!(Tool::external(spec).is_err());
+    }
+    assert!(Tool::external(spec()).is_ok());
+}

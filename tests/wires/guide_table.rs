@@ -232,9 +232,14 @@ fn option_rows() -> Vec<TableRow> {
 fn tool_rows() -> Vec<(&'static str, Request)> {
     let mut strict = base_request();
     strict.tools = strict.tools.iter().cloned().map(|tool| tool.with_strict(true)).collect();
-    let with_approvals = McpServer { require_approval: true, ..McpServer::default() };
-    let mut with_client_tool = base_request();
-    with_client_tool.tools = vec![ClientTool::Shell.spec()].into();
+    let beside_own = |client_tool: ClientTool, mut request: Request| {
+        request.tools = request.tools.iter().cloned().chain([client_tool.spec()]).collect();
+        request
+    };
+    let server = McpServer { require_approval: true, ..McpServer::default() };
+    let approval = ClientTool::McpApproval { server: server.name.clone() };
+    let with_approvals = beside_own(approval, with_server_tool(server));
+    let with_client_tool = beside_own(ClientTool::Shell, base_request());
     vec![
         ("a strict tool", strict),
         ("`server_tools`: web search", with_server_tool(WebSearch::default())),
@@ -242,7 +247,7 @@ fn tool_rows() -> Vec<(&'static str, Request)> {
         ("`server_tools`: code execution", with_server_tool(CodeExecution::default())),
         ("`server_tools`: file search", with_server_tool(FileSearch::default())),
         ("`server_tools`: MCP server", with_server_tool(McpServer::default())),
-        ("`server_tools`: MCP server, approvals", with_server_tool(with_approvals)),
+        ("`server_tools`: MCP server, approvals", with_approvals),
         ("a client tool", with_client_tool),
     ]
 }

@@ -18,8 +18,8 @@ struct ToolsKey<E> {
 
 /// Returns the encoded declarations of all tools, separated by commas, from the cache of `tools` if
 /// they were encoded before. Tools that approve the calls of an MCP server are not declared.
-/// `declare` creates the declaration of the tool at an index. `extra`
-/// contains everything that determines the declarations except for the wire format and the tools.
+/// `declare` creates the declaration of the tool at an index. `extra` contains everything that
+/// determines the declarations except for the wire format and the tools.
 ///
 /// # Errors
 ///
@@ -39,8 +39,7 @@ where
     }
     tools.encoding(ToolsKey { wire, extra }, || {
         let mut encoded = Vec::new();
-        let declared = |(_, tool): &(usize, &ToolSpec)| tool.approved_server().is_none();
-        for (at, tool) in tools.iter().enumerate().filter(declared) {
+        for (at, tool) in tools.declared() {
             if !encoded.is_empty() {
                 encoded.push(b',');
             }

@@ -13,7 +13,7 @@ use crate::item::{
 use crate::provider::Destination;
 use crate::provider::codec::lenient::repair_json;
 use crate::provider::codec::ordered_fields::OrderedFields;
-use crate::request::ToolNameRule;
+use crate::request::{ClientTool, ToolNameRule};
 
 /// The text sent in place of a missing user message before the first assistant message.
 pub(in crate::provider) const USER_TEXT_PLACEHOLDER: &str = "(Earlier messages are not shown.)";
@@ -163,8 +163,27 @@ pub(in crate::provider) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns a tool result's text, or a placeholder if the result is an error without text.
+/// Returns whether a result approves the call of an MCP server.
+pub(in crate::provider) fn is_approved(result: &ToolResult) -> bool {
+    !result.is_error() && content_text(&result.content) == ClientTool::APPROVED
+}
+
+/// Returns the text sent in place of an approval that is sent as the result of a function, if the
+/// result is an approval. The provider that requested the approval runs the call, and the model may
+/// not see the call's result.
+pub(in crate::provider) fn approval_text(result: &ToolResult) -> Option<&'static str> {
+    let is_approval = ClientTool::is_approval_name(&result.name) && is_approved(result);
+    is_approval.then_some(
+        "Approved. If no result of the call follows, it is unknown whether the call ran.",
+    )
+}
+
+/// Returns a tool result's text, or a placeholder if the result is an approval, or an error without
+/// text.
 pub(in crate::provider) fn result_text(result: &ToolResult) -> Cow<'_, str> {
+    if let Some(text) = approval_text(result) {
+        return text.into();
+    }
     match content_text(&result.content) {
         text if text.is_empty() && result.is_error() => EMPTY_ERROR_TEXT.into(),
         text => text,

@@ -227,7 +227,14 @@ impl Admission {
         };
         if let Some(arguments) = arguments {
             ready_call.call.arguments = arguments;
-            match prepare_call(&ready_call.tool, &mut ready_call.call) {
+            let prepared = match ready_call.tool.spec().approved_server() {
+                // An approver must not approve other arguments than those that the provider runs.
+                Some(_) => Err(ArgsError::InvalidArguments(
+                    "the provider runs the call with the model's own arguments".to_owned(),
+                )),
+                None => prepare_call(&ready_call.tool, &mut ready_call.call),
+            };
+            match prepared {
                 Ok(prepared) => ready_call.prepared = prepared,
                 Err(ArgsError::InvalidArguments(why) | ArgsError::Panic(why)) => {
                     let call = &ready_call.call;

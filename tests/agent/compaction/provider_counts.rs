@@ -105,7 +105,12 @@ async fn a_request_with_media_that_no_usage_covers_is_counted_however_short_it_s
         let (model, response_id) = (None, None);
         Item::text("So.").with_turn_info(TurnInfo { usage, model, response_id, stop_reason })
     };
+    // The usage is older than the compaction, whatever happened to the turn after it.
+    let mut compacted = History::from_items("h", [Item::user("a"), picture(), turn(9)]);
+    Compaction::new(0, 1, vec![Item::user("Note")]).apply(&mut compacted);
+    compacted.push(turn(9).with_flag(ItemFlag::Tombstone));
     for (items, expected) in [
+        (compacted.iter().cloned().collect(), 1),
         (vec![picture()], 1),
         (vec![picture(), turn(0)], 1),
         (vec![picture(), turn(9)], 0),

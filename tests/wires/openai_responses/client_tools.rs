@@ -2,8 +2,8 @@
 
 use super::*;
 use turnstream::item::{Content, ItemFlag, MediaSource, Part, ToolCall, ToolResult};
-use turnstream::provider::{anthropic, gemini, openai_chat};
-use turnstream::request::{ClientTool, McpServer, Options, ToolChoice};
+use turnstream::provider::{anthropic, gemini, ollama, openai_chat};
+use turnstream::request::{ClientTool, McpServer, Options, ToolChoice, WebSearch};
 use turnstream::turn::{StopReason, Turn};
 use turnstream_testing::{Wire, lint};
 
@@ -108,6 +108,16 @@ fn other_calls_for_the_client_are_kept_as_items_of_the_provider() {
     let undeclared =
         decode_turn(&[output_item_done(0, shell_call()), response_completed(json!([]))]);
     assert!(undeclared.unwrap().tool_calls().next().is_none());
+}
+
+#[test]
+fn a_repeated_call_without_an_id_of_its_own_is_emitted_once() {
+    let mut call = shell_call();
+    call.as_object_mut().unwrap().shift_remove("id");
+    let done = || output_item_done(0, call.clone());
+    let list = [done(), done(), response_completed(json!([call]))];
+    let turn = fold_turn(decode_events_with(decoder(), sse_body(&list))).unwrap();
+    assert_eq!(calls(&turn).len(), 1);
 }
 
 #[test]
@@ -257,10 +267,6 @@ fn a_computers_call_without_a_screenshot_is_sent_as_the_call_of_a_function() {
 fn calls_of_another_model_or_with_other_arguments_are_calls_of_functions() {
     let output = [shell_call(), patch_call(), computer_call(), approval_request()];
     let results = [ok("a"), ok("b"), ok(screen()), ok("approved")];
-    let kinds = |input: &[Value]| -> Vec<String> {
-        let kind = |item: &Value| item["type"].as_str().unwrap().to_owned();
-        input.iter().map(kind).collect()
-    };
     let input = input_of(&output, &results, "gpt-5.6");
     let expected = [vec!["function_call"; 4], vec!["function_call_output"; 4]].concat();
     assert_eq!(kinds(&input), expected);
@@ -278,15 +284,157 @@ fn calls_of_another_model_or_with_other_arguments_are_calls_of_functions() {
 
 #[test]
 fn calls_are_sent_without_their_ids_if_their_reasoning_is_missing() {
-    let output = [reasoning_item("rs_1", "e"), shell_call(), approval_request()];
-    let results = [ok("a"), ok("approved")];
+    let output = [reasoning_item("rs_1", "e"), shell_call(), patch_call()];
+    let results = [ok("a"), ok("b")];
     assert_eq!(input_of(&output, &results, MODEL)[..3], output);
     let items = answered(&output, &results).split_off(1);
     let input = encode_input([vec![Item::user("x")], items].concat(), MODEL);
-    let mut without_id = shell_call();
+    for (sent, mut call) in input[1..].iter().zip([shell_call(), patch_call()]) {
+        call.as_object_mut().unwrap().shift_remove("id");
+        assert_eq!(*sent, call);
+    }
+}
+
+/// The types of items.
+fn kinds(input: &[Value]) -> Vec<&str> {
+    input.iter().map(|item| item["type"].as_str().unwrap()).collect()
+}
+
+#[test]
+fn a_call_whose_type_requires_an_id_is_the_call_of_a_function_if_its_reasoning_is_missing() {
+    for (call, result) in [(computer_call(), ok(screen())), (approval_request(), ok("approved"))] {
+        let output = [reasoning_item("rs_1", "e"), call];
+        let results = [result];
+        assert_eq!(input_of(&output, &results, MODEL)[..2], output);
+        let items = answered(&output, &results).split_off(1);
+        let input = encode_input([vec![Item::user("x")], items].concat(), MODEL);
+        assert_eq!(kinds(&input[1..]), ["function_call", "function_call_output"]);
+    }
+    let mut without_id = computer_call();
     without_id.as_object_mut().unwrap().shift_remove("id");
-    assert_eq!(input[1], without_id);
-    assert_eq!(input[2], approval_request(), "the id of a request for an approval identifies it");
+    let input = input_of(&[without_id], &[ok(screen())], MODEL);
+    assert_eq!(kinds(&input), ["function_call", "function_call_output"]);
+}
+
+#[test]
+fn an_approval_is_not_sent_again_if_the_model_continued_without_the_result_of_the_call() {
+    let called = json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1",
+        "server_label": "wiki", "name": "find", "arguments": "{}", "output": "found" });
+    let approved = || answered(&[approval_request()], &[ok("approved")]);
+    let denied = || answered(&[approval_request()], &[ok("no")]);
+    let followed = |items: Vec<Item>, next: &[Value], flag: Option<ItemFlag>| {
+        let next = decode(next).to_history_items().into_iter();
+        let next = next.map(|item| match flag {
+            Some(flag) => item.with_flag(flag),
+            None => item,
+        });
+        let items = [vec![Item::user("x")], items, next.collect(), vec![Item::user("y")]].concat();
+        let input = encode_input(items, MODEL);
+        (input[1]["type"].as_str().unwrap().to_owned(), input[2].clone())
+    };
+    let text = message_item("m", "So.");
+    let interrupted = Some(ItemFlag::Interrupted);
+    let calls = std::slice::from_ref(&called);
+    let own = "mcp_approval_request";
+    assert_eq!(followed(approved(), calls, None).0, own);
+    assert_eq!(followed(approved(), &[], None).0, own);
+    assert_eq!(followed(denied(), std::slice::from_ref(&text), None).0, own);
+    for (next, flag) in [(calls, interrupted), (std::slice::from_ref(&text), None)] {
+        let (kind, output) = followed(approved(), next, flag);
+        assert_eq!(
+            (kind.as_str(), &output["type"]),
+            ("function_call", &json!("function_call_output"))
+        );
+        assert!(output["output"].as_str().unwrap().contains("it is unknown"), "{output}");
+    }
+
+    // The same input is sent if earlier requests are cached.
+    let mut history = History::from_items("h", [vec![Item::user("x")], approved()].concat());
+    let input = |history: &History| {
+        let body = encode_json(&Request::new(history.clone()), MODEL).unwrap();
+        body["input"].as_array().unwrap().clone()
+    };
+    assert_eq!(input(&history)[1]["type"], own);
+    history.push(Item::user("still there?"));
+    assert_eq!(input(&history)[1]["type"], own);
+    history.push(Item::text("So."));
+    history.push(Item::user("y"));
+    for _ in 0..2 {
+        assert_eq!(input(&history)[1]["type"], "function_call");
+        history.push(Item::user("z"));
+    }
+}
+
+#[test]
+fn an_approval_that_is_sent_as_the_result_of_a_function_does_not_read_as_if_the_call_had_run() {
+    let items = answered(&[approval_request()], &[ok("approved")]);
+    let history = History::from_items("h", [vec![Item::user("x")], items].concat());
+    let request = Request::new(history);
+    let dialect = openai_chat::Dialect::OPENAI;
+    for body in [
+        encode(&request, "gpt-5.6").unwrap(),
+        openai_chat::encode(&request, MODEL, &dialect).unwrap(),
+        anthropic::encode(&request, "claude-sonnet-4-5").unwrap(),
+        gemini::encode(&request, "gemini-3-pro").unwrap(),
+        ollama::encode(&request, "llama").unwrap(),
+    ] {
+        let body = String::from_utf8(body).unwrap();
+        assert!(body.contains("it is unknown whether the call ran"), "{body}");
+        assert!(!body.contains("\"approved\""), "{body}");
+    }
+}
+
+#[test]
+fn the_id_of_a_request_for_an_approval_is_sent_back_whatever_its_form() {
+    for id in ["mcpr_".to_owned() + &"a".repeat(90), "mcpr.1:2".to_owned()] {
+        let mut request = approval_request();
+        request["id"] = json!(id);
+        let input = input_of(std::slice::from_ref(&request), &[ok("approved")], MODEL);
+        let response = json!({ "type": "mcp_approval_response", "approval_request_id": id,
+            "approve": true });
+        assert_eq!(input, [request, response]);
+    }
+}
+
+#[test]
+fn a_result_that_the_answers_item_cannot_contain_is_the_result_of_a_function() {
+    let other_file = Part::image("image/png", MediaSource::FileId("file_1".into()));
+    let failed_screen = (ResultKind::Error, screen());
+    let list = r#"[{"stdout":"a","stderr":"","outcome":{"type":"exit","exit_code":1}}"#;
+    for (call, result) in [
+        (shell_call(), ok(screen())),
+        (shell_call(), ok(list)),
+        (patch_call(), ok(screen())),
+        (computer_call(), ok(vec![other_file])),
+        // Such an answer would acknowledge the safety checks.
+        (computer_call(), failed_screen.clone()),
+    ] {
+        let input = input_of(std::slice::from_ref(&call), std::slice::from_ref(&result), MODEL);
+        assert_eq!(kinds(&input), ["function_call", "function_call_output"], "{result:?}");
+        if result == ok(screen()) {
+            assert_eq!(input[1]["output"][1]["type"], "input_image");
+        }
+    }
+    let mut unchecked = computer_call();
+    unchecked["pending_safety_checks"] = json!([]);
+    let input = input_of(&[unchecked], &[failed_screen], MODEL);
+    assert_eq!(kinds(&input), ["computer_call", "computer_call_output"]);
+}
+
+#[test]
+fn an_empty_list_is_the_output_of_a_command() {
+    let input = input_of(&[shell_call()], &[ok("[]")], MODEL);
+    assert_eq!(input[1]["output"][0]["stdout"], "[]");
+}
+
+#[test]
+fn the_answer_of_a_call_repeats_its_caller() {
+    let caller = json!({ "type": "program", "caller_id": "prog_1" });
+    for mut call in [shell_call(), patch_call()] {
+        call["caller"] = caller.clone();
+        let input = input_of(std::slice::from_ref(&call), &[ok("a")], MODEL);
+        assert_eq!((&input[0], &input[1]["caller"]), (&call, &caller));
+    }
 }
 
 #[test]
@@ -337,7 +485,8 @@ fn the_input_with_the_results_extends_the_input_before_them() {
 
 #[test]
 fn a_tombstone_or_an_interrupted_call_leaves_a_request_that_the_vendor_accepts() {
-    let output = [shell_call(), computer_call(), patch_call(), approval_request()];
+    let calls = [shell_call(), computer_call(), patch_call(), approval_request()];
+    let output = [vec![reasoning_item("rs_1", "e")], calls.to_vec()].concat();
     let results = [ok("a"), ok(screen()), ok("b"), ok("approved")];
     let items = answered(&output, &results);
     for marked in 0..items.len() {
@@ -415,6 +564,43 @@ fn on_other_wires_the_tools_are_functions_and_approvals_are_refused() {
         }
         assert!(!tools.contains("mcp_approval"), "no model may call it: {tools}");
     }
+}
+
+#[test]
+fn a_tool_that_approves_calls_of_a_server_leaves_the_other_declarations_valid() {
+    let spec = turnstream::request::ToolSpec::new(
+        "look_up",
+        "Looks up a word",
+        json!({ "type": "object", "properties": {} }),
+    );
+    let request = |tools: Vec<turnstream::request::ToolSpec>| {
+        Request::new(History::from_items("h", [Item::user("x")])).with_tools(tools)
+    };
+    let alone = request(vec![approval_of("wiki").spec()]);
+    let last = request(vec![spec, approval_of("wiki").spec()]);
+    let bodies = |request: &Request| {
+        let router = openai_chat::Dialect::OPENROUTER;
+        [
+            openai_chat::encode(request, MODEL, &router).unwrap(),
+            anthropic::encode(request, "claude-sonnet-4-5").unwrap(),
+            ollama::encode(request, "llama").unwrap(),
+            gemini::encode(request, "gemini-3-pro").unwrap(),
+        ]
+        .map(|body| serde_json::from_slice::<Value>(&body).unwrap())
+    };
+    for body in bodies(&alone) {
+        assert_eq!(body.get("tools"), None, "{body}");
+    }
+    for body in &bodies(&last)[..2] {
+        let tools = body["tools"].as_array().unwrap();
+        assert_eq!(tools.len(), 1, "{body}");
+        assert_eq!(tools[0]["cache_control"]["type"], "ephemeral", "{body}");
+    }
+    // The declarations of tools that run on the vendor's servers follow.
+    let options = Options { server_tools: vec![WebSearch::default().into()], ..Options::default() };
+    let body = anthropic::encode(&alone.with_options(options), "claude-sonnet-4-5").unwrap();
+    let body: Value = serde_json::from_slice(&body).unwrap();
+    assert_eq!(body["tools"].as_array().unwrap().len(), 1);
 }
 
 #[test]

@@ -239,7 +239,7 @@ async fn a_call_to_an_mcp_server_runs_only_after_its_approval() {
     let wiki = McpServer { name, url, require_approval: true, ..McpServer::default() };
     let options = Options { server_tools: vec![wiki.into()], ..Options::default() };
     let agent = Agent::new(model(&server))
-        .with_options(options)
+        .with_options(options.clone())
         .with_tools([Tool::mcp_approval("wiki").unwrap()]);
     let outcome = agent.run("Look it up").outcome().await;
     assert_eq!((outcome.reason, &outcome.error), (EndReason::Pending, &None));
@@ -258,10 +258,10 @@ async fn a_call_to_an_mcp_server_runs_only_after_its_approval() {
         last_input(&server)[1..],
         [request("mcpr_1"), answer("mcpr_1", true), called, request("mcpr_2"), denial]
     );
-    // Without the tool, the run ends with an error, and nothing is approved.
+    // Without the tool, nothing is sent.
     let requests = server.requests().len();
-    let agent = Agent::new(model(&server));
+    let agent = Agent::new(model(&server)).with_options(options);
     let outcome = agent.run("Look it up").outcome().await;
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Unsupported);
-    assert_eq!(server.requests().len(), requests + 1);
+    assert_eq!(server.requests().len(), requests);
 }

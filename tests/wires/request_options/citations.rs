@@ -147,3 +147,18 @@ fn an_item_without_citations_has_none() {
     assert_eq!(citations(&Item::user("Hi")), []);
     assert_eq!(read("Hi", "gemini", json!({ "groundingMetadata": "x", "citations": 7 })), []);
 }
+
+#[test]
+fn no_part_has_a_range_after_a_part_whose_text_has_changed() {
+    let part = |text: &str| {
+        let annotation = json!({ "type": "url_citation", "url": text, "start_index": 0,
+            "end_index": 1 });
+        json!({ "type": "output_text", "text": text, "annotations": [annotation] })
+    };
+    let data = json!({ "item": { "content": [part("ab"), part("old"), part("cd")] } });
+    let ranges = |text: &str| -> Vec<_> {
+        read(text, "openai_responses", data.clone()).into_iter().map(|it| it.range).collect()
+    };
+    assert_eq!(ranges("aboldcd"), [Some(0..1), Some(2..3), Some(5..6)]);
+    assert_eq!(ranges("abcd"), [Some(0..1), None, None]);
+}

@@ -108,6 +108,23 @@ async fn a_server_that_has_copied_the_wire_receives_ids_of_any_form() {
     model.stream_turn(request).into_turn().await.unwrap();
 }
 
+#[test]
+fn a_dialect_of_another_server_accepts_file_ids_of_any_form() {
+    use turnstream::provider::openai_chat::{self, Dialect};
+
+    let file = || Part::file("application/pdf", by_id("file_1"));
+    let request = || Request::new(History::from_items("h", [Item::user(file())]));
+    let (name, supports_file_ids) = ("another", true);
+    let accepting = Dialect { name, supports_file_ids, ..Dialect::MINIMAL };
+    let body = openai_chat::encode(&request(), "m", &accepting).unwrap();
+    assert!(String::from_utf8(body).unwrap().contains("file_1"));
+    let error = openai_chat::encode(&request(), "m", &Dialect::OPENAI).unwrap_err();
+    assert!(error.message().contains("a file at Anthropic"), "{error}");
+    // A dialect without ids does not name a vendor.
+    let error = openai_chat::encode(&request(), "m", &Dialect::MINIMAL).unwrap_err();
+    assert!(error.message().contains("does not support a file by id"), "{error}");
+}
+
 /// A file in an earlier message and in a result.
 fn request_with_files(id: &str) -> Request {
     let pdf = || Part::file("application/pdf", by_id(id)).with_name("a.pdf");

@@ -1,8 +1,8 @@
 //! Tools that run on the provider's servers, beside the request's own tools.
 
 use turnstream::request::{
-    CodeExecution, FileSearch, McpServer, McpToken, Options, ServerTool, UserLocation, VendorTool,
-    WebFetch, WebSearch,
+    ClientTool, CodeExecution, FileSearch, McpServer, McpToken, Options, ServerTool, UserLocation,
+    VendorTool, WebFetch, WebSearch,
 };
 
 use super::*;
@@ -185,9 +185,18 @@ fn an_mcp_server_is_declared_with_its_token() {
 #[test]
 fn approvals_of_calls_to_an_mcp_server_are_requested_or_refused() {
     let server = McpServer { require_approval: true, ..mcp_server() };
-    let request = with_tool(server);
+    let mut request = with_tool(server.clone());
+    let error = Wire::Responses.encode(&request).unwrap_err();
+    assert_eq!(error.kind(), ErrorKind::Unsupported);
+    assert!(error.message().contains("no tool approves the calls of the MCP server"), "{error}");
+    let parameter = "server_tools.mcp.require_approval";
+    assert_eq!(error.parameter(), Some(parameter));
+    let of_another = ClientTool::McpApproval { server: "another".to_owned() };
+    request = request.with_tools([of_another.spec()]);
+    assert_eq!(Wire::Responses.encode(&request).unwrap_err().parameter(), Some(parameter));
+    request = request.with_tools([ClientTool::McpApproval { server: server.name }.spec()]);
     let body = Wire::Responses.encode(&request).unwrap();
-    assert_eq!(body["tools"][1]["require_approval"], "always");
+    assert_eq!(body["tools"][0]["require_approval"], "always");
     for wire in [Wire::Messages, Wire::Gemini] {
         let error = wire.encode(&request).unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Unsupported, "{wire:?}");

@@ -126,6 +126,25 @@ fn a_long_cache_is_sent_to_the_models_of_openai_that_have_two_durations() {
     assert!(!String::from_utf8(body).unwrap().contains("prompt_cache_options"));
 }
 
+#[cfg(feature = "http")]
+#[tokio::test]
+async fn a_long_cache_is_not_sent_to_a_server_that_has_copied_the_wire() {
+    use turnstream::http::HttpClient;
+    use turnstream::provider::{OpenAiResponses, Provider, Reply};
+    use turnstream::stream::TurnStreamExt;
+
+    let server = turnstream_testing::ModelServer::openai_responses(|_, _| Reply::text("ok"));
+    let server = server.await.unwrap();
+    let model = OpenAiResponses::new("gpt-5.6")
+        .with_base_url(server.url())
+        .unwrap()
+        .with_http_client(HttpClient::without_proxy());
+    let request = with_options(Options { cache: Cache::Long, ..Options::default() });
+    model.stream_turn(request).into_turn().await.unwrap();
+    let body = server.requests().remove(0).body;
+    assert!(!format!("{body:?}").contains("prompt_cache_options"), "{body:?}");
+}
+
 fn with_summary(reasoning: Option<Reasoning>, summary: ReasoningSummary) -> Request {
     let reasoning_summary = Some(summary);
     with_options(Options { reasoning, reasoning_summary, ..Options::default() })

@@ -96,6 +96,14 @@ fn check_item(item: &Value, body: &Value, at: usize, bad: &mut Violations) {
                 bad,
             );
         }
+        "computer_call" => {
+            for field in ["id", "status", "pending_safety_checks"] {
+                check_required(is_given(item, field), &format!("{place}.{field}"), bad);
+            }
+        }
+        "mcp_approval_request" => {
+            check_required(is_given(item, "id"), &format!("{place}.id"), bad);
+        }
         "computer_call_output" => {
             let output = &item["output"];
             let has_screen = is_given(output, "image_url") || is_given(output, "file_id");

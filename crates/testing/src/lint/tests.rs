@@ -376,7 +376,7 @@ fn responses_require_one_answer_after_each_call_of_a_client_tool() {
             json!({ "type": "apply_patch_call_output", "call_id": "c", "status": "failed" }),
         ),
         (
-            json!({ "type": "computer_call", "call_id": "c", "actions": [] }),
+            computer_call(),
             json!({ "type": "computer_call_output", "call_id": "c", "output": screen }),
         ),
         (
@@ -403,9 +403,19 @@ fn responses_require_one_answer_after_each_call_of_a_client_tool() {
             "a screenshot",
         ),
     ] {
-        let call = json!({ "type": "computer_call", "call_id": "c", "actions": [] });
-        checker.refuses(&[("/input/7", call), ("/input/8", answer)], says);
+        checker.refuses(&[("/input/7", computer_call()), ("/input/8", answer)], says);
     }
+    for field in ["id", "status", "pending_safety_checks"] {
+        let mut call = computer_call();
+        call[field].take();
+        let says = format!("input[7].{field}");
+        checker.refuses(&[("/input/7", call), ("/input/8", Value::Null)], &says);
+    }
+}
+
+fn computer_call() -> Value {
+    json!({ "type": "computer_call", "id": "cu_1", "call_id": "c", "status": "completed",
+        "actions": [], "pending_safety_checks": [] })
 }
 
 #[test]

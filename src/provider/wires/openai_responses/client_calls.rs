@@ -80,6 +80,11 @@ impl AnsweredCalls {
         Self(answered)
     }
 
+    /// Returns whether the call with this id is answered.
+    pub(super) fn contains(&self, id: &str) -> bool {
+        self.0.contains(id)
+    }
+
     /// Returns whether an item is a call for the client that is not answered.
     pub(super) fn leave_open(&self, data: &ProviderData) -> bool {
         OutputItem::from_provider_data(data)

@@ -39,6 +39,8 @@ struct CallItem<'a> {
     operation: Option<&'a RawValue>,
     /// Where the commands of a shell run.
     environment: Option<&'a RawValue>,
+    /// The program that made the call, if not the model itself made it.
+    caller: Option<&'a RawValue>,
     server_label: LenientStr<'a>,
     name: LenientStr<'a>,
     arguments: LenientStr<'a>,
@@ -59,7 +61,17 @@ struct ApprovalArguments<'a> {
     arguments: &'a RawValue,
 }
 
+/// The types of the items that are calls of client tools.
+const ITEM_TYPES: [&str; 4] =
+    ["shell_call", "apply_patch_call", "computer_call", "mcp_approval_request"];
+
 impl<'a> ClientToolCall<'a> {
+    /// Returns whether an item may be the call of a client tool. This cheap check limits the number
+    /// of items that have to be parsed.
+    pub(super) fn may_be_in(json: &str) -> bool {
+        ITEM_TYPES.iter().any(|item_type| json.contains(item_type))
+    }
+
     /// Parses an item. Returns `None` for any other item, for a call that was cut off, and for
     /// commands that run in OpenAI's container.
     pub(super) fn parse(json: &'a str) -> Option<Self> {
@@ -128,6 +140,11 @@ impl<'a> ClientToolCall<'a> {
                 serde_json::to_string(&ApprovalArguments { name, arguments: &text }).ok()
             }
         }
+    }
+
+    /// Returns the caller, which the answer of a shell or a patch repeats.
+    pub(super) fn caller(&self) -> Option<&'a RawValue> {
+        non_null(self.item.caller)
     }
 
     /// Returns whether these are the call's arguments, in any form.

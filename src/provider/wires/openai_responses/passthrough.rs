@@ -113,6 +113,11 @@ impl<'a> PassthroughItem<'a> {
         Some(data.value.deserialize_as::<Stored<'a>>().ok()?.item)
     }
 
+    /// Returns whether a field is stored.
+    pub(super) fn has_field(&self, name: &str) -> bool {
+        self.item.get(name).is_some()
+    }
+
     /// Returns the stored fields.
     pub(super) fn into_item(self) -> OrderedFields<'a> {
         self.item

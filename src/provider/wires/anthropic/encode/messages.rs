@@ -15,7 +15,9 @@ use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, StopReason, TurnInfo};
 use crate::provider::codec::lenient::{Lenient, LenientStr};
 use crate::provider::codec::ordered_fields::OrderedFields;
-use crate::provider::codec::portable_values::{EMPTY_ERROR_TEXT, IssuedCallIds, ServerKind};
+use crate::provider::codec::portable_values::{
+    EMPTY_ERROR_TEXT, IssuedCallIds, ServerKind, approval_text,
+};
 use crate::provider::codec::unsupported_part::UnsupportedPart;
 use crate::provider::handoff;
 use crate::provider::wires::anthropic::dialect::Dialect;
@@ -133,6 +135,9 @@ impl<'a> Messages<'a> {
                 let unsupported = UnsupportedPart::IN_TOOL_RESULTS;
                 let mut content =
                     content_blocks(&result.content, self.citations, self.server, unsupported)?;
+                if let Some(text) = approval_text(result) {
+                    content = text_block(text).into_iter().collect();
+                }
                 if content.is_empty() && result.is_error() {
                     // "content cannot be empty if `is_error` is true"
                     content.extend(text_block(EMPTY_ERROR_TEXT));

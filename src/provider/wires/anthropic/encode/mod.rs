@@ -159,18 +159,18 @@ pub(super) fn encode_body(
     let server_tools = encode_server_tools(request, names, head)?;
     let extra_names: HashSet<&str> =
         extra_tool_names(&options.extra).chain(server_tools.names()).collect();
-    let mut undeclared_tools = match request.tools.is_empty() {
-        true => declare_called_tools(
+    let mut undeclared_tools = match request.tools.has_declared() {
+        false => declare_called_tools(
             written.called_tool_names().filter(|name| !extra_names.contains(name.as_str())),
         ),
-        false => Vec::new(),
+        true => Vec::new(),
     };
     declare_found_tools(
         |name| request.tools.contains_name(names.own_name(name)) || extra_names.contains(name),
         &mut undeclared_tools,
         written.found_tool_names(),
     );
-    let sends_tools = !request.tools.is_empty()
+    let sends_tools = request.tools.has_declared()
         || !undeclared_tools.is_empty()
         || !server_tools.declarations.is_empty();
     let has_tools = sends_tools || options.extra.contains_key("tools");
@@ -346,14 +346,17 @@ fn set_tools(
 ) -> Result<ObjectWriter, Error> {
     let LaterTools { mut undeclared, on_server } = later;
     let mut search = None;
-    if undeclared.iter().any(|tool| tool.defer_loading) || specs.iter().any(|spec| spec.deferred) {
+    if undeclared.iter().any(|tool| tool.defer_loading)
+        || specs.declared().any(|(_, spec)| spec.deferred)
+    {
         search = Some(Tool::SEARCH);
     }
     // A deferred tool does not accept a cache marker and is not part of the cached prefix.
     let mut marked = None;
     if let Some(mark) = mark {
         let last = undeclared.iter_mut().rfind(|tool| !tool.defer_loading);
-        marked = specs.iter().rposition(|spec| !spec.deferred).filter(|_| last.is_none());
+        let last_spec = specs.declared().rfind(|(_, spec)| !spec.deferred);
+        marked = last_spec.map(|(at, _)| at).filter(|_| last.is_none());
         if marked.is_none()
             && let Some(tool) = last.or(search.as_mut())
         {
@@ -372,7 +375,7 @@ fn set_tools(
     undeclared.iter().try_for_each(|tool| after.push(tool))?;
     on_server.declarations.iter().try_for_each(|tool| after.push(tool))?;
     // The elements are followed by commas, except for the last declared tool.
-    let comma: &[u8] = if specs.is_empty() || after.0.is_empty() { b"" } else { b"," };
+    let comma: &[u8] = if declared.is_empty() || after.0.is_empty() { b"" } else { b"," };
     after.0.pop();
     Ok(body.set_encoded("tools", &[b"[", &before.0, &declared, comma, &after.0, b"]"]))
 }

@@ -21,7 +21,7 @@ pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<Object
     let config = match &options.tool_choice {
         ToolChoice::Auto => config,
         // Without tools, there is nothing to forbid.
-        ToolChoice::None if request.tools.is_empty() => config,
+        ToolChoice::None if !request.tools.has_declared() => config,
         ToolChoice::None => config.set("mode", "NONE"),
         ToolChoice::Required => config.set("mode", "ANY"),
         ToolChoice::Tool(name) => {

@@ -22,7 +22,7 @@ pub(super) fn combines_tools(
     generation: ModelGeneration,
     host: Host,
 ) -> Result<bool, Error> {
-    if request.tools.is_empty() || request.options.server_tools.is_empty() {
+    if !request.tools.has_declared() || request.options.server_tools.is_empty() {
         return Ok(false);
     }
     match (generation, host) {

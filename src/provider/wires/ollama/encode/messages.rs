@@ -9,7 +9,7 @@ use super::options::WIRE_NAME;
 use crate::error::{Error, ErrorKind};
 use crate::item::{Content, Item, ItemKind, Media, MediaSource, Part, ToolCall, ToolResult};
 use crate::provider::codec::encode_context::{EncodeContext, JsonArray, SystemZone};
-use crate::provider::codec::portable_values::arguments_as_object;
+use crate::provider::codec::portable_values::{approval_text, arguments_as_object};
 use crate::provider::codec::unsupported_part::{PartOrText, UnsupportedPart, append_paragraph};
 use crate::provider::handoff;
 use crate::provider::wires::ollama::PROVIDER_NAME;
@@ -202,7 +202,11 @@ fn encode_call<'a>(call: &'a ToolCall, names: &ToolNames) -> Call<'a> {
 }
 
 fn tool_message<'a>(result: &'a ToolResult, names: &ToolNames) -> Result<Message<'a>, Error> {
-    let message = message_from_content("tool", &result.content, UnsupportedPart::IN_TOOL_RESULTS)?;
+    let mut message =
+        message_from_content("tool", &result.content, UnsupportedPart::IN_TOOL_RESULTS)?;
+    if let Some(text) = approval_text(result) {
+        message.content = text.into();
+    }
     let (tool_name, tool_call_id) = (names.sent_name(&result.name), result.call_id.as_str());
     Ok(Message { tool_name: Some(tool_name), tool_call_id: Some(tool_call_id), ..message })
 }

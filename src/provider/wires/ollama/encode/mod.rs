@@ -98,7 +98,7 @@ pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Er
 /// Returns the encoded tool definitions, or `None` if no tools are sent.
 fn tool_declarations(request: &Request, names: &ToolNames) -> Result<Option<Arc<[u8]>>, Error> {
     match request.options.tool_choice {
-        ToolChoice::Auto if request.tools.is_empty() => Ok(None),
+        ToolChoice::Auto if !request.tools.has_declared() => Ok(None),
         ToolChoice::Auto => {
             let declare = |_, tool| tool_declaration(tool, names);
             encoded_tools(&request.tools, PROVIDER_NAME, (), declare).map(Some)

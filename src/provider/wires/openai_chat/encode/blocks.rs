@@ -234,7 +234,10 @@ pub(super) fn media_part<'a>(part: &'a item::Part, dialect: &Dialect) -> Result<
                 (dialect.media_forms >= MediaForms::FileBytes, "a sound", part)
             }
             MediaSource::FileId(id) => {
-                FileIdVendor::OpenAi.ensure_own(media)?;
+                // Another server may have assigned an id of any form.
+                if *dialect == Dialect::OPENAI {
+                    FileIdVendor::OpenAi.ensure_own(media)?;
+                }
                 let part = json!({ "type": "file", "file": { "file_id": id } });
                 (dialect.supports_file_ids, "a file by id", part)
             }

@@ -105,10 +105,10 @@ fn tool_declarations(
     tool_names: &ToolNames,
     mark: Option<CacheControl>,
 ) -> Result<Option<Arc<[u8]>>, Error> {
-    if request.tools.is_empty() || omits_tools(request, dialect) {
+    let Some((last, _)) = request.tools.declared().next_back() else { return Ok(None) };
+    if omits_tools(request, dialect) {
         return Ok(None);
     }
-    let last = request.tools.len() - 1;
     let key = (mark, tool_names.rule(), dialect.supports_strict_tools);
     let encoded = encoded_tools(&request.tools, "openai_chat", key, |at, tool| {
         if tool.strict && !dialect.supports_strict_tools {

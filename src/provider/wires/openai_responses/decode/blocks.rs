@@ -679,6 +679,13 @@ impl Slot {
         !id.is_empty() && self.id == id
     }
 
+    /// Returns whether this is a call of a client tool that is answered under this id. A server may
+    /// omit the id of the item itself.
+    fn is_client_call_with_id(&self, call_id: &str) -> bool {
+        let SlotKind::ClientCall { call, .. } = &self.kind else { return false };
+        !call_id.is_empty() && call.id == call_id
+    }
+
     /// Returns whether `item` may be the item stored in this slot. A finished item may be followed
     /// by another item at the same position.
     fn may_match(&self, item: &WireItem<'_>) -> bool {
@@ -689,7 +696,11 @@ impl Slot {
             Some(call) => {
                 fits(&call.id, item.call_id.or_empty()) && fits(&call.name, item.name.or_empty())
             }
-            None => !self.is_done || self.has_id(item.id.or_empty()),
+            None => {
+                !self.is_done
+                    || self.has_id(item.id.or_empty())
+                    || self.is_client_call_with_id(item.call_id.or_empty())
+            }
         };
         may_be && self.kind.is_same_kind(&SlotKind::from_item(item))
     }

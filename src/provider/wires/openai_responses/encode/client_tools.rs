@@ -10,8 +10,11 @@ use super::blocks::file_id;
 use crate::item::{
     Content, Media, Part, ProviderData, ResultKind, ToolCall, ToolResult, from_bounded_json,
 };
+use crate::provider::codec::file_ids::FileIdVendor;
 use crate::provider::codec::ordered_fields::OrderedFields;
-use crate::provider::codec::portable_values::{MAX_LONG_ID_BYTES, result_text, wire_id};
+use crate::provider::codec::portable_values::{
+    MAX_LONG_ID_BYTES, ServerKind, has_media, is_approved, result_text, wire_id,
+};
 use crate::provider::wires::openai_responses::client_tool_call::{CallKind, ClientToolCall};
 use crate::provider::wires::openai_responses::passthrough::PassthroughItem;
 use crate::request::{ClientTool, ToolNames, ToolSpec};
@@ -59,56 +62,92 @@ pub(super) struct OpenClientCall {
 
 #[derive(Clone, Debug)]
 enum AnswerKind {
-    Shell { max_output_length: Option<u64> },
-    ApplyPatch,
+    Shell { max_output_length: Option<u64>, caller: Option<Box<RawValue>> },
+    ApplyPatch { caller: Option<Box<RawValue>> },
     Computer { safety_checks: Vec<Box<RawValue>> },
     McpApproval,
 }
 
 impl<'a> ItemOfCall<'a> {
-    /// Reads the item from a call's provider data. Returns `None` for the call of a function, for a
-    /// call whose arguments have changed, and for the call of a computer whose result is not a
-    /// screenshot: the API accepts no other result.
+    /// Reads the item from a call's provider data. `result` is the call's result, if it is known.
+    /// Returns `None` for the call of a function, for a call whose arguments have changed, and for
+    /// a call whose result the answer's item cannot contain.
     pub(super) fn read(
         data: &'a ProviderData,
         call: &ToolCall,
-        has_screenshot: impl FnOnce(&str) -> bool,
+        result: Option<&ToolResult>,
+        server: ServerKind,
+        issued_id: Option<&str>,
     ) -> Option<Self> {
+        if !ClientToolCall::may_be_in(data.value.as_str()) {
+            return None;
+        }
         let json = PassthroughItem::client_call_json(data)?;
         let wire_call = ClientToolCall::parse(json.get())?;
+        let caller = wire_call.caller().map(ToOwned::to_owned);
         let answer = match wire_call.kind() {
             CallKind::Shell => {
-                AnswerKind::Shell { max_output_length: wire_call.max_output_length() }
+                AnswerKind::Shell { max_output_length: wire_call.max_output_length(), caller }
             }
-            CallKind::ApplyPatch => AnswerKind::ApplyPatch,
-            CallKind::Computer if !has_screenshot(&call.call_id) => return None,
+            CallKind::ApplyPatch => AnswerKind::ApplyPatch { caller },
             CallKind::Computer => {
                 let checks = wire_call.safety_checks().into_iter();
                 AnswerKind::Computer { safety_checks: checks.map(ToOwned::to_owned).collect() }
             }
             // The id of the request identifies it at the server.
-            CallKind::McpApproval => {
-                let id = wire_id(&call.call_id, MAX_LONG_ID_BYTES);
-                if wire_call.id() != id {
-                    return None;
-                }
-                AnswerKind::McpApproval
-            }
+            CallKind::McpApproval if wire_call.id() != call.call_id => return None,
+            CallKind::McpApproval => AnswerKind::McpApproval,
         };
-        if !wire_call.has_arguments(&call.arguments) {
+        if !answer.can_contain(result, server) || !wire_call.has_arguments(&call.arguments) {
             return None;
         }
         // A call that was renamed keeps its new id, because the ids in a request must differ.
-        let sent_id = wire_id(&call.call_id, MAX_LONG_ID_BYTES).into_owned();
+        let is_issued = issued_id.is_some_and(|issued| issued == call.call_id);
+        let sent_id = match answer {
+            AnswerKind::McpApproval => call.call_id.clone(),
+            _ if is_issued => call.call_id.clone(),
+            _ => wire_id(&call.call_id, MAX_LONG_ID_BYTES).into_owned(),
+        };
         let open_call = OpenClientCall { call_id: call.call_id.clone(), sent_id, answer };
         Some(Self { stored: PassthroughItem::from_provider_data(data)?, open_call })
     }
 
-    /// Returns the item. `is_linked` states whether the reasoning to which it is linked precedes
-    /// it; otherwise, the item is sent without its id.
+    /// Returns whether the item can be sent. `is_linked` states whether the reasoning to which it
+    /// is linked precedes it. The API requires the id of a computer's call and of a request for an
+    /// approval, and rejects an id without the linked reasoning.
+    pub(super) fn can_be_sent(&self, is_linked: bool) -> bool {
+        match self.open_call.answer {
+            AnswerKind::Shell { .. } | AnswerKind::ApplyPatch { .. } => true,
+            AnswerKind::Computer { .. } | AnswerKind::McpApproval => {
+                is_linked && self.stored.has_field("id")
+            }
+        }
+    }
+
+    /// Returns whether the item is a request for the approval of a call to an MCP server.
+    pub(super) fn is_approval(&self) -> bool {
+        matches!(self.open_call.answer, AnswerKind::McpApproval)
+    }
+
+    /// Returns the id of the call in the history.
+    pub(super) fn call_id(&self) -> &str {
+        &self.open_call.call_id
+    }
+
+    /// Returns the item. If the reasoning to which the item is linked does not precede it, the item
+    /// is sent without its id.
     pub(super) fn into_item(self, is_linked: bool) -> Option<(OrderedFields<'a>, OpenClientCall)> {
         let Self { stored, open_call } = self;
         let mut item = stored.into_item();
+        if matches!(open_call.answer, AnswerKind::Computer { .. }) {
+            // The API requires both fields.
+            if item.get("status").is_none() {
+                item.set("status", to_raw_value("completed").ok()?);
+            }
+            if item.get("pending_safety_checks").is_none() {
+                item.set("pending_safety_checks", to_raw_value(&[(); 0]).ok()?);
+            }
+        }
         if !matches!(open_call.answer, AnswerKind::McpApproval) {
             item.set("call_id", to_raw_value(&open_call.sent_id).ok()?);
             if !is_linked {
@@ -116,6 +155,26 @@ impl<'a> ItemOfCall<'a> {
             }
         }
         Some((item, open_call))
+    }
+}
+
+impl AnswerKind {
+    /// Returns whether the answer's item can contain a result.
+    fn can_contain(&self, result: Option<&ToolResult>, server: ServerKind) -> bool {
+        match (self, result) {
+            (Self::Shell { .. }, Some(result)) => {
+                !has_media(&result.content) && !is_cut_off_list(result)
+            }
+            (Self::ApplyPatch { .. }, Some(result)) => !has_media(&result.content),
+            // The API accepts no other result than a screenshot, and the screenshot acknowledges
+            // the safety checks.
+            (Self::Computer { safety_checks }, Some(result)) => {
+                let is_acknowledged = safety_checks.is_empty() || !result.is_error();
+                is_acknowledged && screenshot(&result.content, server).is_some()
+            }
+            (Self::Computer { .. }, None) => false,
+            (Self::McpApproval, _) | (Self::Shell { .. } | Self::ApplyPatch { .. }, None) => true,
+        }
     }
 }
 
@@ -128,12 +187,16 @@ pub(super) enum AnswerItem<'a> {
         output: Vec<CommandOutput<'a>>,
         #[serde(skip_serializing_if = "Option::is_none")]
         max_output_length: Option<u64>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<&'a RawValue>,
     },
     ApplyPatchCallOutput {
         call_id: &'a str,
         status: &'static str,
         #[serde(skip_serializing_if = "str::is_empty")]
         output: Cow<'a, str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        caller: Option<&'a RawValue>,
     },
     ComputerCallOutput {
         call_id: &'a str,
@@ -180,28 +243,33 @@ impl OpenClientCall {
     }
 
     /// Returns the answer that contains a result.
-    pub(super) fn answer<'a>(&'a self, result: &'a ToolResult) -> AnswerItem<'a> {
+    pub(super) fn answer<'a>(
+        &'a self,
+        result: &'a ToolResult,
+        server: ServerKind,
+    ) -> AnswerItem<'a> {
         let call_id = self.sent_id.as_str();
         match &self.answer {
-            AnswerKind::Shell { max_output_length } => AnswerItem::ShellCallOutput {
+            AnswerKind::Shell { max_output_length, caller } => AnswerItem::ShellCallOutput {
                 call_id,
                 output: command_outputs(result),
                 max_output_length: *max_output_length,
+                caller: caller.as_deref(),
             },
-            AnswerKind::ApplyPatch => AnswerItem::ApplyPatchCallOutput {
+            AnswerKind::ApplyPatch { caller } => AnswerItem::ApplyPatchCallOutput {
                 call_id,
                 status: if result.is_error() { "failed" } else { "completed" },
                 output: result_text(result),
+                caller: caller.as_deref(),
             },
             AnswerKind::Computer { safety_checks } => AnswerItem::ComputerCallOutput {
                 call_id,
-                output: Screenshot::of(result),
+                output: Screenshot::of(result, server),
                 acknowledged_safety_checks: safety_checks,
             },
             AnswerKind::McpApproval => {
-                let text = result_text(result);
-                let approve = !result.is_error() && text == ClientTool::APPROVED;
-                let reason = (!approve).then_some(text);
+                let approve = is_approved(result);
+                let reason = (!approve).then(|| result_text(result));
                 AnswerItem::McpApprovalResponse { approval_request_id: call_id, approve, reason }
             }
         }
@@ -212,7 +280,9 @@ impl OpenClientCall {
 /// single command.
 fn command_outputs(result: &ToolResult) -> Vec<CommandOutput<'_>> {
     let text = result_text(result);
-    if let Ok(outputs) = from_bounded_json::<Vec<CommandOutput<'_>>>(&text) {
+    if let Ok(outputs) = from_bounded_json::<Vec<CommandOutput<'_>>>(&text)
+        && !outputs.is_empty()
+    {
         let own = |output: CommandOutput<'_>| CommandOutput {
             stdout: Cow::Owned(output.stdout.into_owned()),
             stderr: Cow::Owned(output.stderr.into_owned()),
@@ -229,9 +299,16 @@ fn command_outputs(result: &ToolResult) -> Vec<CommandOutput<'_>> {
     vec![CommandOutput { stdout, stderr, outcome }]
 }
 
+/// Returns whether a result is the beginning of a list of outputs, whose exit codes are unknown.
+fn is_cut_off_list(result: &ToolResult) -> bool {
+    let text = result_text(result);
+    let is_list = text.trim_start().starts_with("[{") && text.contains("\"stdout\"");
+    is_list && from_bounded_json::<&RawValue>(text.trim()).is_err()
+}
+
 impl<'a> Screenshot<'a> {
-    fn of(result: &'a ToolResult) -> Self {
-        let image = screenshot(&result.content);
+    fn of(result: &'a ToolResult, server: ServerKind) -> Self {
+        let image = screenshot(&result.content, server);
         Self {
             r#type: "computer_screenshot",
             image_url: image.and_then(Media::to_url),
@@ -240,12 +317,16 @@ impl<'a> Screenshot<'a> {
     }
 }
 
-/// Returns the image in a result.
-pub(super) fn screenshot(content: &Content) -> Option<&Media> {
+/// Returns the first image in a result that the server accepts.
+fn screenshot(content: &Content, server: ServerKind) -> Option<&Media> {
+    let is_accepted = |media: &Media| match server {
+        ServerKind::Vendor => FileIdVendor::OpenAi.ensure_own(media).is_ok(),
+        ServerKind::Compatible => true,
+    };
     match content {
         Content::Text(_) => None,
         Content::Parts(parts) => parts.iter().find_map(|part| match part {
-            Part::Image(media) => Some(media),
+            Part::Image(media) => Some(media).filter(|media| is_accepted(media)),
             Part::Text { .. } | Part::File(_) => None,
         }),
     }

@@ -1,16 +1,16 @@
 //! Converts the items of a history to the input items of a request.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 use super::blocks::{CallOutput, ContentPart, InputItem, content_parts, text_part};
 use super::cache::{EncodedPrefix, EncodingKey};
-use super::client_tools::{ItemOfCall, screenshot};
+use super::client_tools::ItemOfCall;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
 use crate::provider::codec::encode_context::{ClosedElements, JsonArray, JsonElements};
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::{
-    ServerKind, arguments_as_object, has_media, result_text,
+    ServerKind, arguments_as_object, has_media, is_approved, result_text,
 };
 use crate::provider::codec::unsupported_part::UnsupportedPart;
 use crate::provider::handoff;
@@ -37,8 +37,14 @@ pub(super) struct InputItems<'a> {
     prefix: EncodedPrefix,
     /// The calls for the client that a later item answers.
     answered_calls: AnsweredCalls,
-    /// The calls whose results contain an image.
-    screenshots: HashSet<&'a str>,
+    /// The results by the ids of their calls.
+    results: HashMap<&'a str, &'a ToolResult>,
+    /// The calls whose approvals were sent in an earlier request, because an item of the model
+    /// follows.
+    sent_approvals: HashSet<&'a str>,
+    /// Whether an approval was added that is not sent again in a later request, unless the response
+    /// contains the approved call.
+    has_new_approval: bool,
     /// Whether a call for the client was omitted that a later request may contain, because its
     /// answer may still be appended.
     may_be_answered_later: bool,
@@ -53,7 +59,6 @@ impl<'a> InputItems<'a> {
         items: impl Fn() -> I,
     ) -> Self {
         let results = items().filter_map(Item::as_tool_result);
-        let screenshots = results.filter(|result| screenshot(&result.content).is_some());
         Self {
             server: *server,
             tool_names,
@@ -61,8 +66,11 @@ impl<'a> InputItems<'a> {
             closed_elements: None,
             pending_reasoning: Vec::new(),
             prefix: prefix.cloned().unwrap_or_default(),
-            answered_calls: AnsweredCalls::of(items()),
-            screenshots: screenshots.map(|result| result.call_id.as_str()).collect(),
+            // An interrupted item is not sent.
+            answered_calls: AnsweredCalls::of(items().filter(|item| !item.interrupted)),
+            results: results.map(|result| (result.call_id.as_str(), result)).collect(),
+            sent_approvals: sent_approvals(items()),
+            has_new_approval: false,
             may_be_answered_later: false,
         }
     }
@@ -76,7 +84,8 @@ impl<'a> InputItems<'a> {
         unsupported: UnsupportedPart,
     ) -> Result<(), Error> {
         self.push_item(item, model, unsupported)?;
-        if self.pending_reasoning.is_empty() && !self.may_be_answered_later {
+        let may_change = self.may_be_answered_later || self.has_new_approval;
+        if self.pending_reasoning.is_empty() && !may_change {
             self.closed_elements = Some((at, self.written.0.len(), self.prefix.clone()));
         }
         Ok(())
@@ -111,10 +120,12 @@ impl<'a> InputItems<'a> {
                 self.pending_reasoning.extend(thought);
             }
             ItemKind::ToolCall(call) => {
-                let has_screenshot = |id: &str| self.screenshots.contains(id);
-                let own = data.and_then(|data| ItemOfCall::read(data, call, has_screenshot));
                 let issued_id = self.server.issued_call_id(item, PROVIDER_NAME);
-                match own {
+                let result = self.results.get(call.call_id.as_str()).copied();
+                let own = data.and_then(|data| {
+                    ItemOfCall::read(data, call, result, self.server, issued_id.as_deref())
+                });
+                match own.filter(|own| self.sends_item(own, call)) {
                     Some(own) => self.push_client_call(own)?,
                     None => self.push_call(call, issued_id, data)?,
                 }
@@ -208,9 +219,21 @@ impl<'a> InputItems<'a> {
         }
     }
 
+    /// Returns whether the call of a client tool is sent as an item of its own type. An approval is
+    /// not sent again if the response contains items but not the approved call, because the call
+    /// may have run.
+    fn sends_item(&self, own: &ItemOfCall<'_>, call: &ToolCall) -> bool {
+        let id = call.call_id.as_str();
+        let may_run_twice = own.is_approval()
+            && self.sent_approvals.contains(id)
+            && !self.answered_calls.contains(id);
+        !may_run_twice && own.can_be_sent(self.is_linked(&own.stored))
+    }
+
     /// Adds the call of a client tool as an item of its own type.
     fn push_client_call(&mut self, call: ItemOfCall<'_>) -> Result<(), Error> {
         let is_linked = self.is_linked(&call.stored);
+        self.has_new_approval |= call.is_approval() && !self.is_answer_final(call.call_id());
         match is_linked {
             true => self.flush_reasoning()?,
             false => self.pending_reasoning.clear(),
@@ -220,11 +243,17 @@ impl<'a> InputItems<'a> {
         self.written.push(&item)
     }
 
+    /// Returns whether the answer to a request for an approval is the same in all later requests.
+    fn is_answer_final(&self, id: &str) -> bool {
+        let is_denied = self.results.get(id).is_some_and(|result| !is_approved(result));
+        is_denied || self.sent_approvals.contains(id)
+    }
+
     fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
         let open = &mut self.prefix.open_client_calls;
         if let Some(at) = open.iter().position(|call| call.is_answered_by(result)) {
             let call = open.swap_remove(at);
-            return self.written.push(&call.answer(result));
+            return self.written.push(&call.answer(result, self.server));
         }
         let output = match has_media(&result.content) {
             true => CallOutput::Parts(content_parts(
@@ -275,4 +304,20 @@ impl<'a> InputItems<'a> {
             content => self.written.push(&InputItem::Message { role, content }),
         }
     }
+}
+
+/// Returns the calls with approvals that an item of the model follows.
+fn sent_approvals<'a>(items: impl Iterator<Item = &'a Item>) -> HashSet<&'a str> {
+    let (mut sent, mut new) = (HashSet::new(), Vec::new());
+    for item in items {
+        match &item.kind {
+            ItemKind::ToolResult(result) if is_approved(result) => new.push(&*result.call_id),
+            ItemKind::Text { .. }
+            | ItemKind::Reasoning { .. }
+            | ItemKind::ToolCall(_)
+            | ItemKind::Other => sent.extend(new.drain(..)),
+            ItemKind::User { .. } | ItemKind::System { .. } | ItemKind::ToolResult(_) => {}
+        }
+    }
+    sent
 }

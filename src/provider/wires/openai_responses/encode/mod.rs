@@ -15,11 +15,12 @@ use serde_json::Value;
 use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::InputItems;
 use self::options::{
-    cache_options, included_data, reasoning_options, refuse_unsupported, text_options, tool_choice,
+    WIRE_NAME, cache_options, included_data, reasoning_options, refuse_unsupported, text_options,
+    tool_choice,
 };
 use crate::error::Error;
 use crate::item::RawJson;
-use crate::provider::codec::body::ObjectWriter;
+use crate::provider::codec::body::{ObjectWriter, unsupported_error};
 use crate::provider::codec::encode_context::EncodeContext;
 use crate::provider::codec::encoded_tools::{append_elements, encoded_tools};
 use crate::provider::codec::portable_values::ServerKind;
@@ -49,7 +50,7 @@ use crate::request::{Request, ToolNames, ToolSpec};
 /// The outputs of code and the results of file searches are requested in the same way, if these
 /// [server tools](crate::request::ServerTool) are declared.
 ///
-/// [`Cache::Long`](crate::request::Cache::Long) is sent to GPT-5.6 and later models. Otherwise,
+/// [`Cache::Long`](crate::request::Cache::Long) is sent to GPT-5.6 and later models of OpenAI. Otherwise,
 /// [`cache`](crate::request::Options::cache) has no effect, because the provider caches
 /// automatically.
 ///
@@ -58,13 +59,19 @@ use crate::request::{Request, ToolNames, ToolSpec};
 /// received.
 ///
 /// [Client tools](crate::request::ClientTool) are declared under their own types. Their calls are
-/// sent back exactly as received, each followed by an item with its result.
+/// sent back as received, except for an id whose linked reasoning is missing, and each is answered
+/// by an item with its result. A call is sent as the call of a function if its arguments have
+/// changed, if the item of its answer cannot contain its result, or if its type requires an id and
+/// the linked reasoning is missing. So is an approved call of an MCP server if the model continued
+/// and the history does not contain the call's result, because the server could run the call again.
 ///
 /// # Errors
 ///
 /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for `stop_sequences`, `top_k`,
 /// `seed`, `frequency_penalty`, `presence_penalty`, `citations` and a `reasoning` budget, which the
-/// API does not support. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if
+/// API does not support, and for an MCP server whose calls
+/// [need an approval](crate::request::McpServer::require_approval) if no tool requests it. Returns
+/// an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if
 /// there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     encode_for(request, model, ServerKind::Vendor)
@@ -92,11 +99,13 @@ pub(super) fn encode_for(
     input.push_instruction(context.volatile_system())?;
     let own = encoded_tools(&request.tools, PROVIDER_NAME, names.rule(), |_, tool| {
         match tool.client_tool.as_ref().and_then(client_tools::declaration) {
+            Some(_) if tool.strict => Err(unsupported_error(WIRE_NAME, "strict")),
             Some(declaration) => Ok(OwnTool::Client(declaration)),
             None => FunctionTool::new(tool, names).map(OwnTool::Function),
         }
     })?;
-    let on_server = options.server_tools.iter().map(server_tools::declaration);
+    let on_server = options.server_tools.iter();
+    let on_server = on_server.map(|tool| server_tools::declaration(tool, &request.tools));
     let tools = append_elements(own, &on_server.collect::<Result<Vec<_>, _>>()?)?;
     let search: &[u8] = match request.tools.iter().any(|tool| tool.deferred) {
         true => TOOL_SEARCH,
@@ -119,7 +128,7 @@ pub(super) fn encode_for(
         .set_some("service_tier", openai_service_tier(options))
         .set_some("prompt_cache_key", options.prompt_cache_key.as_ref())
         .set_some("prompt_cache_retention", options.prompt_cache_retention)
-        .set_object("prompt_cache_options", cache_options(options, model))
+        .set_object("prompt_cache_options", cache_options(options, model, server))
         .set_some("instructions", instructions);
     let body = match tools.is_empty() {
         true => body,

@@ -6,6 +6,7 @@ use super::client_tools::tool_reference;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, ensure_options_unset, unsupported_error};
 use crate::provider::codec::effort_names::EffortNames;
+use crate::provider::codec::portable_values::ServerKind;
 use crate::provider::codec::schema::to_openai_output_schema;
 use crate::provider::wires::openai::{gpt_version, openai_efforts};
 use crate::request::{
@@ -93,10 +94,12 @@ pub(super) fn included_data(options: &Options, model: &str) -> Vec<&'static str>
     [reasoning, logprobs, outputs, results].into_iter().flatten().collect()
 }
 
-/// Returns a request's `prompt_cache_options` object. Models before GPT-5.6 do not have it.
+/// Returns a request's `prompt_cache_options` object. Models before GPT-5.6 and other servers do
+/// not have it.
 /// <https://developers.openai.com/api/docs/guides/prompt-caching>
-pub(super) fn cache_options(options: &Options, model: &str) -> ObjectWriter {
-    let has_durations = gpt_version(model).is_some_and(|version| version >= (5, 6));
+pub(super) fn cache_options(options: &Options, model: &str, server: ServerKind) -> ObjectWriter {
+    let has_durations =
+        server == ServerKind::Vendor && gpt_version(model).is_some_and(|version| version >= (5, 6));
     let is_long = has_durations && options.cache == Cache::Long;
     ObjectWriter::default().set_some("ttl", is_long.then_some("12h"))
 }

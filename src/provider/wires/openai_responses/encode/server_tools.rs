@@ -4,21 +4,21 @@
 use serde_json::{Value, json};
 
 use super::options::WIRE_NAME;
-use crate::error::Error;
+use crate::error::{Error, ErrorKind};
 use crate::provider::codec::body::ensure_options_unset;
 use crate::provider::codec::server_tools::{
     approximate_location, mcp_token, unsupported_tool_error, vendor_declaration,
 };
 use crate::provider::wires::openai_responses::passthrough::PROVIDER_NAME;
-use crate::request::{McpServer, ServerTool, WebSearch};
+use crate::request::{McpServer, ServerTool, ToolSpec, WebSearch};
 
-/// Returns the declaration of a server tool.
+/// Returns the declaration of a server tool. `specs` are the request's own tools.
 ///
 /// # Errors
 ///
-/// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for a tool or a setting that the
-/// API lacks.
-pub(super) fn declaration(tool: &ServerTool) -> Result<Value, Error> {
+/// Returns an [`Unsupported`](ErrorKind::Unsupported) error for a tool or a setting that the API
+/// lacks, and for an MCP server whose calls need an approval that no tool requests.
+pub(super) fn declaration(tool: &ServerTool, specs: &[ToolSpec]) -> Result<Value, Error> {
     match tool {
         ServerTool::WebSearch(search) => web_search(search),
         ServerTool::CodeExecution(code) => {
@@ -35,7 +35,7 @@ pub(super) fn declaration(tool: &ServerTool) -> Result<Value, Error> {
             }
             Ok(tool)
         }
-        ServerTool::Mcp(server) => mcp(server),
+        ServerTool::Mcp(server) => mcp(server, specs),
         ServerTool::Vendor(tool) => {
             Ok(vendor_declaration(tool, WIRE_NAME, PROVIDER_NAME)?.clone().into())
         }
@@ -62,7 +62,16 @@ fn web_search(search: &WebSearch) -> Result<Value, Error> {
     Ok(tool)
 }
 
-fn mcp(server: &McpServer) -> Result<Value, Error> {
+fn mcp(server: &McpServer, specs: &[ToolSpec]) -> Result<Value, Error> {
+    let is_approved = |spec: &ToolSpec| spec.approved_server() == Some(server.name.as_str());
+    if server.require_approval && !specs.iter().any(is_approved) {
+        let message = format!(
+            "no tool approves the calls of the MCP server `{}`; `Tool::mcp_approval` creates one",
+            server.name
+        );
+        let parameter = "server_tools.mcp.require_approval";
+        return Err(Error::new(ErrorKind::Unsupported, message).with_parameter(parameter));
+    }
     let mut tool = json!({
         "type": "mcp",
         "server_label": server.name,
