@@ -5,8 +5,9 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use futures::future::{BoxFuture, FutureExt, pending, ready};
+use serde_json::json;
 use turnstream::context::{Compaction, Window, compactor_fn};
-use turnstream::item::{ItemFlag, Part, TurnInfo};
+use turnstream::item::{ItemFlag, Part, ProviderData, RawJson, TurnInfo};
 use turnstream::provider::{Provider, Scripted};
 use turnstream::replay::{Recorder, Recording};
 use turnstream::stream::TurnStream;
@@ -105,12 +106,14 @@ async fn a_request_with_media_that_no_usage_covers_is_counted_however_short_it_s
         let (model, response_id) = (None, None);
         Item::text("So.").with_turn_info(TurnInfo { usage, model, response_id, stop_reason })
     };
-    // The usage is older than the compaction, whatever happened to the turn after it.
-    let mut compacted = History::from_items("h", [Item::user("a"), picture(), turn(9)]);
-    Compaction::new(0, 1, vec![Item::user("Note")]).apply(&mut compacted);
-    compacted.push(turn(9).with_flag(ItemFlag::Tombstone));
+    // The usage of the first turn is older than the compaction, whatever happened to later turns.
+    let record = json!({ "compaction": "summary", "stale_turns": 1 });
+    let (provider, model, value) = ("turnstream".to_owned(), String::new(), RawJson::from(record));
+    let data = ProviderData { provider, model, value };
+    let note = Item { provider_data: Some(data.into()), ..Item::user("Note") };
+    let note = note.with_flag(ItemFlag::Compacted);
     for (items, expected) in [
-        (compacted.iter().cloned().collect(), 1),
+        (vec![note, picture(), turn(9), turn(9).with_flag(ItemFlag::Tombstone)], 1),
         (vec![picture()], 1),
         (vec![picture(), turn(0)], 1),
         (vec![picture(), turn(9)], 0),

@@ -376,7 +376,7 @@ fn an_approval_that_is_sent_as_the_result_of_a_function_does_not_read_as_if_the_
         openai_chat::encode(&request, MODEL, &dialect).unwrap(),
         anthropic::encode(&request, "claude-sonnet-4-5").unwrap(),
         gemini::encode(&request, "gemini-3-pro").unwrap(),
-        ollama::encode(&request, "llama").unwrap(),
+        ollama::encode(&request, "llama", &ollama::Chat::default()).unwrap(),
     ] {
         let body = String::from_utf8(body).unwrap();
         assert!(body.contains("it is unknown whether the call ran"), "{body}");
@@ -583,7 +583,7 @@ fn a_tool_that_approves_calls_of_a_server_leaves_the_other_declarations_valid() 
         [
             openai_chat::encode(request, MODEL, &router).unwrap(),
             anthropic::encode(request, "claude-sonnet-4-5").unwrap(),
-            ollama::encode(request, "llama").unwrap(),
+            ollama::encode(request, "llama", &ollama::Chat::default()).unwrap(),
             gemini::encode(request, "gemini-3-pro").unwrap(),
         ]
         .map(|body| serde_json::from_slice::<Value>(&body).unwrap())
