@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 ///
 /// The model calls such a tool within a turn. The calls and their results are provider-specific
 /// items of the turn: they are events, are stored in the history, and are sent back to the same
-/// model. An agent does not run them, and hooks and tool limits do not apply to them. Approvals apply
-/// only to the calls of an MCP server that [requires them](McpServer::require_approval).
+/// model. An agent does not run them, and hooks and tool limits do not apply to them. Approvals
+/// apply only to the calls of an MCP server that [requires them](McpServer::require_approval).
 /// The provider may charge for each call; see
 /// [`Billing::server_tool_calls`](crate::usage::Billing::server_tool_calls).
 ///

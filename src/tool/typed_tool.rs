@@ -129,8 +129,8 @@ impl Tool {
     ///
     /// Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if a provider would
     /// reject the name, if the schema is not of type `object`, or if a [client
-    /// tool](ToolSpec::client_tool) is deferred or strict. With the `validate` feature, also returns
-    /// an error if the schema is invalid.
+    /// tool](ToolSpec::client_tool) is deferred or strict. With the `validate` feature, also
+    /// returns an error if the schema is invalid.
     pub fn raw<F, Fut, R>(spec: ToolSpec, run: F) -> Result<Self, Error>
     where
         F: Fn(serde_json::Value, ToolContext) -> Fut + Send + Sync + 'static,

@@ -409,7 +409,9 @@ fn responses_require_one_answer_after_each_call_of_a_client_tool() {
         let mut call = computer_call();
         call[field].take();
         let says = format!("input[7].{field}");
-        checker.refuses(&[("/input/7", call), ("/input/8", Value::Null)], &says);
+        let screen = json!({ "type": "computer_screenshot", "file_id": "file-1" });
+        let answer = json!({ "type": "computer_call_output", "call_id": "c", "output": screen });
+        checker.refuses(&[("/input/7", call), ("/input/8", answer)], &says);
     }
 }
 
