@@ -11,7 +11,8 @@ use serde_json::{Value, json};
 /// this type. On every other wire, and for the calls of another model, it is an ordinary function
 /// with the same name and schema, except for `McpApproval`, which is declared on no wire. So the
 /// tool is run, approved, left [external](crate::Tool::external) and stored like any other tool. It
-/// cannot be [deferred](ToolSpec::deferred) or [strict](ToolSpec::strict).
+/// cannot be [deferred](crate::request::ToolSpec::deferred) or
+/// [strict](crate::request::ToolSpec::strict).
 ///
 /// | tool | name | item of a call | item of its result |
 /// |---|---|---|---|

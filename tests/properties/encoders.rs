@@ -61,7 +61,7 @@ fn client_tool_call(id: &str, at: usize, is_own: bool) -> Item {
         ),
         2 => (
             json!({ "actions": actions }),
-            json!({ "type": "computer_call", "id": format!("cu_{id}"), "call_id": id,
+            json!({ "type": "computer_call", "id": "cu_1", "call_id": id,
             "status": "completed", "actions": actions, "pending_safety_checks": [] }),
         ),
         _ => (
@@ -70,7 +70,8 @@ fn client_tool_call(id: &str, at: usize, is_own: bool) -> Item {
             "id": id, "server_label": "s", "name": "t", "arguments": "{}" }),
         ),
     };
-    let model = if is_own { "m" } else { "other" };
+    // A provider issues no id that it does not accept.
+    let model = if is_own && id.len() <= 64 { "m" } else { "other" };
     let value = RawJson::from(json!({ "item": item }));
     let data = ProviderData { provider: "openai_responses".into(), model: model.into(), value };
     let call = Item::tool_call(id, "t", arguments.to_string());

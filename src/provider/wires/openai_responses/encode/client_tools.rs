@@ -95,7 +95,9 @@ impl<'a> ItemOfCall<'a> {
                 AnswerKind::Computer { safety_checks: checks.map(ToOwned::to_owned).collect() }
             }
             // The id of the request identifies it at the server.
-            CallKind::McpApproval if wire_call.id() != call.call_id => return None,
+            CallKind::McpApproval if wire_call.id() != call.call_id || call.call_id.is_empty() => {
+                return None;
+            }
             CallKind::McpApproval => AnswerKind::McpApproval,
         };
         if !answer.can_contain(result, server) || !wire_call.has_arguments(&call.arguments) {
