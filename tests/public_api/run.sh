@@ -10,7 +10,7 @@ rust=1.95.0
 crates="turnstream . tests/public_api/api.txt 1489
 turnstream-macros crates/macros crates/macros/api.txt 3
 turnstream-mcp crates/mcp crates/mcp/api.txt 53
-turnstream-otel crates/otel crates/otel/api.txt 30
+turnstream-otel crates/otel crates/otel/api.txt 28
 turnstream-postgres crates/postgres crates/postgres/api.txt 18
 turnstream-prices crates/prices crates/prices/api.txt 5
 turnstream-redis crates/redis crates/redis/api.txt 10
