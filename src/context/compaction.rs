@@ -76,7 +76,12 @@ impl Compaction {
         }
         let mut rewritten = history.clone();
         self.apply(&mut rewritten);
-        if is_settled_but_for_void_calls(history) && !is_settled_but_for_void_calls(&rewritten) {
+        let would_unsettle = if history.is_settled() {
+            !rewritten.is_settled()
+        } else {
+            is_settled_but_for_void_calls(history) && !is_settled_but_for_void_calls(&rewritten)
+        };
+        if would_unsettle {
             return Err(invalid_request("a call would be separated from its result"));
         }
         let can_resume = |history: &History| Turn::from_history(history).is_ok();
@@ -95,8 +100,8 @@ impl Compaction {
 /// void.
 fn is_settled_but_for_void_calls(history: &History) -> bool {
     let is_void = |item: &Item| item.interrupted && item.as_tool_call().is_some();
-    let valid = || history.iter().filter(|item| !is_void(item)).cloned();
-    history.is_settled() || History::from_items(history.id(), valid()).is_settled()
+    let valid = history.iter().filter(|item| !is_void(item)).cloned();
+    History::from_items(history.id(), valid).is_settled()
 }
 
 fn invalid_request(what: impl fmt::Display) -> Error {

@@ -76,6 +76,12 @@ fn a_compaction_never_separates_a_call_from_its_result() {
         vec![look_call("c0", "{}").with_flag(ItemFlag::Interrupted), look_result("c0", "r")],
         parted,
     );
+    assert_invalid_compaction(
+        5,
+        5,
+        vec![look_call("new", "{}").with_flag(ItemFlag::Interrupted)],
+        parted,
+    );
     assert_valid_compaction(0, 5, vec![]);
     assert_valid_compaction(0, 9, vec![Item::user("summary")]);
     assert_valid_compaction(4, 5, vec![look_result("c0", "short")]);
