@@ -18,7 +18,7 @@
 mod canned_model;
 #[path = "measured/guide_tables.rs"]
 mod guide_tables;
-#[path = "../tests/properties/growth/scenarios.rs"]
+#[path = "../crates/properties/tests/growth/scenarios.rs"]
 mod scenarios;
 
 use std::convert::Infallible;

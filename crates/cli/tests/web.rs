@@ -1,5 +1,5 @@
 //! The example `web` over HTTP: access, starts of runs, and reconnecting clients. The page itself
-//! is tested in a browser, by `tests/browser`.
+//! is tested in a browser, by `crates/browser`.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;

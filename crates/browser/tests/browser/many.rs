@@ -15,7 +15,7 @@ use crate::server::Server;
 const MESSAGES: usize = 10_000;
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn ten_thousand_messages_are_loaded_in_pages_of_a_hundred() {
     let model = Model::start().await;
     let url = model.url();
@@ -103,7 +103,7 @@ async fn renderers_of(page: &Page) -> Vec<i32> {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_hidden_tab_closes_its_connection() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -144,7 +144,7 @@ async fn a_hidden_tab_closes_its_connection() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_tab_that_was_hidden_shows_the_missed_runs() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -178,7 +178,7 @@ async fn a_tab_that_was_hidden_shows_the_missed_runs() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_tab_that_falls_behind_is_disconnected_and_reconnects() {
     // The buffer sizes of the browser and the sockets differ between machines.
     const AT_MOST: usize = 400_000;

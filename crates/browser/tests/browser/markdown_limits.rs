@@ -42,7 +42,7 @@ const READ: &str = "
 ";
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_depth_and_the_undecided_text_of_markdown_are_limited() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -66,7 +66,7 @@ async fn the_depth_and_the_undecided_text_of_markdown_are_limited() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_long_paragraph_is_divided_and_a_reload_divides_it_in_the_same_way() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -105,7 +105,7 @@ async fn a_long_paragraph_is_divided_and_a_reload_divides_it_in_the_same_way() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn an_answer_with_thousands_of_block_quotes_is_shown() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

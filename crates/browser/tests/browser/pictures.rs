@@ -47,7 +47,7 @@ pub(crate) async fn save(page: &Page, name: &str) {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn pictures_are_taken_of_the_offline_model() {
     let count = "How many lines of Rust are in src/hub, and which file is the longest?";
     take("wide", WIDE, &[count]).await;
@@ -57,7 +57,7 @@ async fn pictures_are_taken_of_the_offline_model() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn pictures_are_taken_of_waiting_calls_and_failed_runs() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

@@ -17,7 +17,7 @@ use turnstream::{Error, History, Item, Request, Usage};
 
 use turnstream_test_support::wires::sse_body;
 
-#[path = "../wires/chat/fixture.rs"]
+#[path = "../../../../tests/wires/chat/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 

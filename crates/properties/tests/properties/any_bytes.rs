@@ -9,7 +9,7 @@ use std::path::Path;
 use checks::Wire;
 use proptest::prelude::*;
 
-#[path = "../../fuzz/checks.rs"]
+#[path = "../../../../fuzz/checks.rs"]
 pub(crate) mod checks;
 
 /// A mutation of a stream.

@@ -17,7 +17,7 @@ fn tool_results(body: &Value) -> usize {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn a_run_of_a_killed_worker_continues_on_another_without_repeated_text() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -58,7 +58,7 @@ async fn a_run_of_a_killed_worker_continues_on_another_without_repeated_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn an_approval_can_be_given_after_every_process_was_restarted() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -87,7 +87,7 @@ async fn an_approval_can_be_given_after_every_process_was_restarted() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn a_permission_is_used_by_each_run_until_it_is_revoked() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -97,7 +97,7 @@ async fn a_permission_is_used_by_each_run_until_it_is_revoked() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn a_run_continues_after_restate_and_both_workers_were_killed_mid_turn() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -120,7 +120,7 @@ async fn a_run_continues_after_restate_and_both_workers_were_killed_mid_turn() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn stop_ends_the_streaming_turn_and_keeps_its_text() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -145,7 +145,7 @@ async fn stop_ends_the_streaming_turn_and_keeps_its_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn steered_input_reaches_the_next_request_even_if_the_worker_is_killed() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -174,7 +174,7 @@ async fn steered_input_reaches_the_next_request_even_if_the_worker_is_killed() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn a_queued_message_starts_its_own_run_and_a_fork_is_independent() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;
@@ -212,7 +212,7 @@ async fn a_queued_message_starts_its_own_run_and_a_fork_is_independent() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_complete() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &["--without", "redis", "--without", "postgres"]).await;
@@ -239,7 +239,7 @@ async fn without_redis_and_postgresql_the_page_shows_each_turn_when_it_is_comple
 
 /// Uses the scripted model, whose replies say that they are scripted.
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn pictures_of_a_killed_worker_and_a_restarted_approval_are_taken() {
     let fleet = Fleet::start_in(project(), &["--scripted"], []).await;
     let page = Page::open_at(&fleet.url(), "p", WIDE).await;
@@ -262,7 +262,7 @@ async fn pictures_of_a_killed_worker_and_a_restarted_approval_are_taken() {
 }
 
 #[tokio::test]
-#[ignore = "needs Chromium and a Restate server: tests/browser/run.sh"]
+#[ignore = "needs Chromium and a Restate server: crates/browser/tests/run.sh"]
 async fn a_stopped_answer_is_followed_by_the_typed_message_even_if_the_worker_is_killed() {
     let model = Model::start().await;
     let fleet = Fleet::start(&model, &[]).await;

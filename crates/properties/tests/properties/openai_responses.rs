@@ -14,7 +14,7 @@ use turnstream::stream::seal;
 use turnstream::turn::{PartialTurn, TurnEvent};
 use turnstream::{Error, History, Item, Request};
 
-#[path = "../wires/openai_responses/fixture.rs"]
+#[path = "../../../../tests/wires/openai_responses/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 

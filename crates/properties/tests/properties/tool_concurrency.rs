@@ -14,7 +14,7 @@ use turnstream::{History, Toolkit};
 
 use turnstream_test_support::clock;
 
-#[path = "../tools/runs/fixture.rs"]
+#[path = "../../../../tests/tools/runs/fixture.rs"]
 #[allow(dead_code, reason = "the tests of `tools` use all of it")]
 mod fixture;
 

@@ -8,7 +8,7 @@ use turnstream::item::{ItemFlag, MediaSource, Part, ProviderData};
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, Item};
 
-#[path = "../wires/ollama/fixture.rs"]
+#[path = "../../../../tests/wires/ollama/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 

@@ -28,7 +28,7 @@ impl Shared {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_run_of_a_killed_server_continues_elsewhere_without_repeated_text() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, mut elsewhere) = (shared.server(&model).await, shared.server(&model).await);
@@ -69,7 +69,7 @@ async fn a_run_of_a_killed_server_continues_elsewhere_without_repeated_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_run_continues_after_its_database_was_killed_without_repeated_text() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let server = shared.server(&model).await;
@@ -94,7 +94,7 @@ async fn a_run_continues_after_its_database_was_killed_without_repeated_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_run_of_another_server_can_be_steered_stopped_and_approved() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);
@@ -134,7 +134,7 @@ async fn a_run_of_another_server_can_be_steered_stopped_and_approved() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_answer_of_another_server_can_be_stopped_and_redirected() {
     let (shared, model) = (Shared::start(), Model::start().await);
     let (here, elsewhere) = (shared.server(&model).await, shared.server(&model).await);

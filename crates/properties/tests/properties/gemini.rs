@@ -12,7 +12,7 @@ use turnstream::stream::seal;
 use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Item};
 
-#[path = "../wires/gemini/fixture.rs"]
+#[path = "../../../../tests/wires/gemini/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 

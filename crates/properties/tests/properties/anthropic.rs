@@ -20,7 +20,7 @@ use turnstream::turn::TurnEvent;
 use turnstream::{Error, History, Request, Usage};
 use turnstream_testing::{Wire, lint};
 
-#[path = "../wires/anthropic/fixture.rs"]
+#[path = "../../../../tests/wires/anthropic/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 

@@ -8,7 +8,7 @@ use crate::page::Page;
 use crate::server::Server;
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn text_is_shown_while_the_model_streams() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -29,7 +29,7 @@ async fn text_is_shown_while_the_model_streams() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn stop_ends_the_run_and_every_call_has_a_result() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -56,7 +56,7 @@ async fn stop_ends_the_run_and_every_call_has_a_result() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn input_typed_during_a_turn_is_in_the_next_request() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -80,7 +80,7 @@ async fn input_typed_during_a_turn_is_in_the_next_request() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_message_sent_after_a_run_starts_the_next_one() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -106,7 +106,7 @@ async fn a_message_sent_after_a_run_starts_the_next_one() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_reloaded_page_continues_at_the_current_event() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -133,7 +133,7 @@ async fn a_reloaded_page_continues_at_the_current_event() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn two_pages_of_one_run_show_the_same_text() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -164,7 +164,7 @@ async fn two_pages_of_one_run_show_the_same_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_killed_server_continues_its_runs_after_a_restart() {
     let model = Model::start().await;
     let url = model.url();
@@ -198,7 +198,7 @@ async fn a_killed_server_continues_its_runs_after_a_restart() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_fork_is_a_separate_session() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -232,7 +232,7 @@ async fn a_fork_is_a_separate_session() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_retry_delay_is_shown_and_can_be_interrupted() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -257,7 +257,7 @@ async fn a_retry_delay_is_shown_and_can_be_interrupted() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_end_of_a_run_shows_its_tokens_and_cost() {
     let model = Model::start().await;
     let url = model.url();
@@ -280,7 +280,7 @@ async fn the_end_of_a_run_shows_its_tokens_and_cost() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_reload_keeps_the_ends_of_runs_even_if_the_server_was_restarted() {
     let model = Model::start().await;
     let url = model.url();
@@ -334,7 +334,7 @@ async fn a_reload_keeps_the_ends_of_runs_even_if_the_server_was_restarted() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_reload_keeps_the_conversation_of_a_finished_sub_agent() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -366,7 +366,7 @@ async fn a_reload_keeps_the_conversation_of_a_finished_sub_agent() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_sign_of_life_is_shown_while_the_model_thinks() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -408,7 +408,7 @@ async fn a_sign_of_life_is_shown_while_the_model_thinks() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_failed_run_can_be_tried_again_if_that_may_help() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -445,7 +445,7 @@ async fn a_failed_run_can_be_tried_again_if_that_may_help() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn an_answer_that_was_cut_off_can_be_tried_again() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -472,7 +472,7 @@ async fn an_answer_that_was_cut_off_can_be_tried_again() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn an_example_question_is_asked_with_one_click() {
     let server = Server::start_offline().await;
     let page = Page::open(&server, "s", WIDE).await;
@@ -488,7 +488,7 @@ async fn an_example_question_is_asked_with_one_click() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_trace_of_a_run_is_shown_step_by_step() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -518,7 +518,7 @@ async fn the_trace_of_a_run_is_shown_step_by_step() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn stop_answer_ends_the_words_and_sends_the_typed_message() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -547,7 +547,7 @@ async fn stop_answer_ends_the_words_and_sends_the_typed_message() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn stop_answer_lets_a_running_tool_finish() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

@@ -3,7 +3,7 @@
 use proptest::collection::vec;
 use proptest::prelude::*;
 
-#[path = "../streams/script.rs"]
+#[path = "../../../../tests/streams/script.rs"]
 #[allow(dead_code, reason = "the tests of `streams` use all of it")]
 mod script;
 

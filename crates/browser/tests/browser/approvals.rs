@@ -11,7 +11,7 @@ use crate::page::Page;
 use crate::server::Server;
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_call_that_is_approved_runs_with_the_arguments_that_were_shown() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -38,7 +38,7 @@ async fn a_call_that_is_approved_runs_with_the_arguments_that_were_shown() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_call_that_is_denied_does_not_run_and_the_model_reads_why() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -110,7 +110,7 @@ pub(crate) async fn allow_and_revoke(page: &Page, model: &Model, folder: &Path) 
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_tool_that_is_always_allowed_asks_again_after_the_permission_was_revoked() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -120,7 +120,7 @@ async fn a_tool_that_is_always_allowed_asks_again_after_the_permission_was_revok
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_pending_question_survives_a_killed_server() {
     let model = Model::start().await;
     let url = model.url();
@@ -165,7 +165,7 @@ async fn open_waiting_page(model: &Model, server: &Server) -> Page {
 const HAS_QUESTION: &str = "document.getElementById('question').checkVisibility()";
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_message_gives_up_a_waiting_call_only_after_a_question() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -205,7 +205,7 @@ async fn a_message_gives_up_a_waiting_call_only_after_a_question() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn an_answer_whose_call_waits_is_not_offered_to_be_replaced() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -223,7 +223,7 @@ async fn an_answer_whose_call_waits_is_not_offered_to_be_replaced() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn an_approval_elsewhere_ends_the_question() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -244,7 +244,7 @@ async fn an_approval_elsewhere_ends_the_question() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_queued_message_waits_until_waiting_calls_are_answered() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -276,7 +276,7 @@ async fn a_queued_message_waits_until_waiting_calls_are_answered() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_message_that_gives_up_waiting_calls_does_not_overtake_a_queued_message() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

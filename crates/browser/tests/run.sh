@@ -5,9 +5,9 @@
 # `run.sh NAME` runs only the tests with that name. With TURNSTREAM_PICTURES=FOLDER, the pictures of the READMEs are
 # written to that folder.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+cd "$(dirname "$0")/../../.."
 
-here=tests/browser
+here=crates/browser/tests
 target=$(realpath -m "${CARGO_TARGET_DIR:-target}")
 folder=$target/browser
 

@@ -27,7 +27,7 @@ async fn beacon() -> (String, Arc<AtomicUsize>) {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn scripts_links_and_images_in_model_output_are_inert() {
     let (beacon, hits) = beacon().await;
     let model = Model::start().await;
@@ -93,7 +93,7 @@ async fn scripts_links_and_images_in_model_output_are_inert() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_url_without_a_session_opens_a_new_one() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -109,7 +109,7 @@ async fn a_url_without_a_session_opens_a_new_one() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_title_of_a_session_is_not_interpreted_as_html() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -125,7 +125,7 @@ async fn the_title_of_a_session_is_not_interpreted_as_html() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn hidden_characters_have_marks_wherever_text_of_a_model_is_shown() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

@@ -39,7 +39,7 @@ async fn check_list(page: &Page, arguments: &str, keys: &[&str], values: &[&str]
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn numbers_and_the_order_of_keys_are_shown_as_the_model_wrote_them() {
     let (_model, _server, page) = open_page().await;
     for number in [
@@ -83,7 +83,7 @@ async fn numbers_and_the_order_of_keys_are_shown_as_the_model_wrote_them() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn each_value_of_a_repeated_key_is_shown_and_the_key_is_reported() {
     let (_model, _server, page) = open_page().await;
     for (arguments, keys, values, repeated) in [
@@ -114,7 +114,7 @@ async fn each_value_of_a_repeated_key_is_shown_and_the_key_is_reported() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn escapes_are_shown_as_written_and_with_their_meaning() {
     let (_model, _server, page) = open_page().await;
     // The meanings that are displayed after the escapes of the text as written.
@@ -149,7 +149,7 @@ async fn escapes_are_shown_as_written_and_with_their_meaning() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn text_is_quoted_and_other_values_are_not() {
     let (_model, _server, page) = open_page().await;
     let arguments = r#"{"a":"1","b":1,"c":"null","d":null,"e":"","f":"{}","g":{}}"#;
@@ -163,7 +163,7 @@ async fn text_is_quoted_and_other_values_are_not() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn arguments_that_cannot_be_listed_are_shown_as_written() {
     let (_model, _server, page) = open_page().await;
     let deep = format!("{}1{}", "[".repeat(33), "]".repeat(33));
@@ -277,7 +277,7 @@ const HIDDEN: &[(&str, &[char])] = &[
 ];
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn each_hidden_character_of_a_name_a_key_or_a_value_has_a_mark() {
     let (_model, _server, page) = open_page().await;
     for (reason, characters) in HIDDEN {
@@ -308,7 +308,7 @@ async fn each_hidden_character_of_a_name_a_key_or_a_value_has_a_mark() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_mark_differs_from_the_same_text_of_a_model() {
     let (_model, _server, page) = open_page().await;
     let text =
@@ -330,7 +330,7 @@ async fn a_mark_differs_from_the_same_text_of_a_model() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_combining_character_without_a_base_has_a_mark() {
     let (_model, _server, page) = open_page().await;
     for (text, shown) in [
@@ -351,7 +351,7 @@ async fn a_combining_character_without_a_base_has_a_mark() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn line_breaks_tabs_and_spaces_that_are_easily_overlooked_are_visible() {
     let (_model, _server, page) = open_page().await;
     for (text, visible) in [
@@ -386,7 +386,7 @@ async fn line_breaks_tabs_and_spaces_that_are_easily_overlooked_are_visible() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn text_from_right_to_left_does_not_move_the_tokens_around_it() {
     let (_model, _server, page) = open_page().await;
     let arguments = r#"{"o":{"אבג":"דהו"},"r":"\u0061"}"#;
@@ -413,7 +413,7 @@ async fn text_from_right_to_left_does_not_move_the_tokens_around_it() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_call_is_approved_only_after_all_of_its_arguments_were_shown() {
     let (model, server, page) = open_page().await;
     page.ask("Write it").await;
@@ -461,7 +461,7 @@ async fn check_generated(script: &str) -> Value {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn indented_json_has_the_tokens_of_the_original_text() {
     let found = check_generated(
         r#"
@@ -503,7 +503,7 @@ async fn indented_json_has_the_tokens_of_the_original_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_page_reads_the_same_texts_as_json_as_the_browser() {
     let found = check_generated(
         r#"
@@ -532,7 +532,7 @@ async fn the_page_reads_the_same_texts_as_json_as_the_browser() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_original_text_can_be_recovered_from_the_shown_text() {
     let found = check_generated(
         r#"
@@ -560,7 +560,7 @@ async fn the_original_text_can_be_recovered_from_the_shown_text() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn every_character_without_a_visible_form_has_a_mark() {
     let found = check_generated(
         r"

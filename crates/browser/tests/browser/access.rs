@@ -45,7 +45,7 @@ async fn full_page(model: &Model, server: &Server, screen: Screen) -> Page {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn axe_finds_no_serious_issue_on_wide_dark_and_phone_pages() {
     for screen in [WIDE, DARK, PHONE] {
         let model = Model::start().await;
@@ -66,7 +66,7 @@ async fn axe_finds_no_serious_issue_on_wide_dark_and_phone_pages() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn axe_detects_injected_issues() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -82,7 +82,7 @@ async fn axe_detects_injected_issues() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn the_page_fits_a_phone_without_horizontal_scrolling() {
     let model = Model::start().await;
     let server = Server::start(&model).await;
@@ -106,7 +106,7 @@ async fn the_page_fits_a_phone_without_horizontal_scrolling() {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn all_actions_work_with_the_keyboard_alone() {
     let model = Model::start().await;
     let server = Server::start(&model).await;

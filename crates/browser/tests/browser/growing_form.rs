@@ -50,7 +50,7 @@ fn count_filled(fields: &Value) -> usize {
 }
 
 #[tokio::test]
-#[ignore = "needs a browser: tests/browser/run.sh"]
+#[ignore = "needs a browser: crates/browser/tests/run.sh"]
 async fn a_form_of_ten_fields_is_filled_in_while_the_answer_arrives() {
     let (_child, url) = start().await;
     let page = Page { client: driver::open_browser(WIDE).await };
