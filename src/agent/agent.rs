@@ -109,11 +109,10 @@ impl Agent {
     /// To compile your own copy of [`loop_body`], add the crates `async-stream` and `futures` to
     /// your dependencies.
     ///
-    /// If the body yields `Stop`, or no step at all, the run ends with the reason `stopped`. If the
-    /// body yields `StopWith`, the run ends with the reason in the state's `end` field, which
-    /// [`State::with_end_reason`] sets. If the body
-    /// yields a `Finished` event, for example from another run, the run drops this event and emits
-    /// its own `Finished` event instead.
+    /// If the body yields `Stop`, or no step at all, the run ends with the reason `stopped`. To end
+    /// with another reason, the body calls [`State::with_end_reason`] and yields the state in a
+    /// `StopWith`. If the body yields a `Finished` event, for example from another run, the run
+    /// drops this event and emits its own `Finished` event instead.
     ///
     /// ```
     /// use turnstream::agent::{Agent, loop_body};
@@ -825,12 +824,13 @@ impl Agent {
     /// `Err`, the answer is rejected, and the model is asked again, with the error text as
     /// feedback. [`Limits::max_corrections`] sets how many consecutive answers the model may be
     /// asked to correct; after the next rejected answer, the run ends with the reason
-    /// [`Malformed`](crate::event::EndReason::Malformed). Every rejected answer stays in the
-    /// history.
+    /// [`Malformed`](crate::event::EndReason::Malformed), and
+    /// [`Outcome::why`](crate::event::Outcome::why) is the error text. Calls that run between two
+    /// rejected answers start the count again. Every rejected answer stays in the history.
     ///
-    /// If several checks are added, they run in the order in which they were added, until one
-    /// returns `Err`. If a check panics, the run ends with an error of the kind
-    /// [`Hook`](crate::ErrorKind::Hook).
+    /// If several checks are added, [`with_output`](Self::with_output) among them, they run in the
+    /// order in which they were added, until one returns `Err`. If a check panics, the run ends
+    /// with an error of the kind [`Hook`](crate::ErrorKind::Hook).
     ///
     /// ```
     /// use turnstream::Agent;
@@ -940,11 +940,10 @@ impl Agent {
     /// continues the sub-agent.
     ///
     /// Side effects that the sub-agent's calls record are immediately recorded for the parent's
-    /// call as well. If a call is cut short before it records anything, it may still have changed
-    /// something, so the side effect `cut_short` is recorded, along with the name of the call's
-    /// tool. The result of the parent's call contains the evidence that is still valid when the
-    /// sub-agent ends: checks that passed after the last change, and failed checks that did not
-    /// pass later.
+    /// call as well. A call that is cut short may have changed something without recording it. If
+    /// it has recorded nothing, the side effect `cut_short` is recorded with the name of its tool.
+    /// The result of the parent's call contains the evidence that is still valid when the sub-agent
+    /// ends: checks that passed after the last change, and failed checks that did not pass later.
     ///
     /// Several sub-agents can run concurrently, each with its own tools. By default, at most 4
     /// sub-agents run concurrently, each with at most 4 concurrent calls. Each sub-agent has its
@@ -1013,10 +1012,9 @@ impl Agent {
     }
 
     /// Sets the function that creates the [world](crate::world) for each run. The world performs,
-    /// records or replays all of the run's external effects. A sub-agent's own `open` function
-    /// creates the world for the sub-agent's runs.
-    ///
-    /// `open` is called when a run is created, before the run is first polled.
+    /// records or replays all of the run's external effects. `open` is called when a run is
+    /// created, before the run is first polled. The runs of a sub-agent use the world of the
+    /// sub-agent, which is set with the same method.
     pub fn with_world<W: World + 'static>(
         self,
         open: impl Fn(&Self, &RunStart<'_>) -> W + Send + Sync + 'static,

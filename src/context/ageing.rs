@@ -62,9 +62,9 @@ impl Ageing {
         Self { min_turn_age: turns, interval_turns: turns, truncator: Truncator::new() }
     }
 
-    /// Sets the number of turns that are shortened at once. The minimum is 1. The requests' cached
-    /// prefix changes only once every `turns` turns. The default is the number passed to
-    /// [`after_turns`](Self::after_turns).
+    /// Sets after how many turns the next old turns are shortened, all of them in one step. The
+    /// minimum is 1. The requests' cached prefix changes only once every `turns` turns. The default
+    /// is the number passed to [`after_turns`](Self::after_turns).
     pub fn with_interval(mut self, turns: usize) -> Self {
         self.interval_turns = turns.max(1);
         self

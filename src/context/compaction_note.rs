@@ -31,8 +31,8 @@ pub fn mark_reactive_compaction(compaction: Compaction, history: &History) -> Co
 /// A replacement item that is marked `compacted`, such as a summary or a truncated result, carries
 /// the record. The record is never sent to a provider. If no item can carry the record, a note is
 /// added at the position that [`mark_reactive_compaction`] uses; such a note does not mark a
-/// reactive compaction. The note from an earlier reactive compaction is never lost: if the note is
-/// among the replaced items, it is added again after the replacement items.
+/// reactive compaction. If the compaction replaces the note of an earlier reactive compaction,
+/// the note is added again after the replacement items.
 pub fn record_stale_usage(mut compaction: Compaction, history: &History) -> Compaction {
     if drops_reactive_note(&compaction, history) {
         return preserve_reactive_note(compaction, history);

@@ -66,8 +66,8 @@ impl Window {
         Self { by_model: Some(Arc::new(windows)), ..Self::new(otherwise) }
     }
 
-    /// Returns the window for a model, with the same threshold and token counter. A window that
-    /// does not depend on the model is returned unchanged.
+    /// Returns this window with the size of the model's context window, if the size depends on the
+    /// model. The threshold and the token counter stay.
     pub fn for_model(&self, model: &str) -> Self {
         let known = self.by_model.as_ref().and_then(|windows| windows.context_window(model));
         Self { tokens: known.unwrap_or(self.tokens), by_model: None, ..self.clone() }

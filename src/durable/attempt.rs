@@ -67,7 +67,7 @@ enum Start {
 }
 
 impl Attempt {
-    /// Creates an attempt at a run that starts with new input. This is the durable counterpart of
+    /// Creates an attempt at a run with new input. This is the durable counterpart of
     /// [`Session::run`]. `entries` must contain all entries that the session had when the run
     /// started. Each attempt must pass the same entries.
     pub fn run(

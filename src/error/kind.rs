@@ -70,8 +70,8 @@ pub enum ErrorKind {
     /// A replay diverged from its recording. The error's source is a
     /// [`ReplayMismatch`](crate::replay::ReplayMismatch).
     ReplayMismatch,
-    /// A run ended with a reason other than `completed`. The error's source is the run's
-    /// [`Outcome`](crate::event::Outcome).
+    /// A run ended with a reason other than `completed`. The error's source is an
+    /// [`UnfinishedRun`](crate::event::UnfinishedRun), which contains the run's outcome.
     Unfinished,
     /// Any other kind of error, including kinds that were added in a later version.
     #[serde(other)]

@@ -10,9 +10,10 @@ use serde::{Deserialize, Serialize};
 pub struct BudgetExceeded {
     /// The quantity that the budget limits, which also determines the unit of `used` and `limit`.
     pub kind: BudgetKind,
-    /// The amount used by the run.
+    /// The amount used by the run or, for the limit of a [pool](crate::agent::Pool), by all runs
+    /// that share the pool.
     pub used: u64,
-    /// The amount that the run was allowed to use.
+    /// The amount that the run, or all runs that share the pool, were allowed to use.
     pub limit: u64,
     /// Whether a token target was abandoned because the model stopped making progress.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]

@@ -180,7 +180,8 @@ pub enum ToolEvent {
 }
 
 impl Event {
-    /// Returns the new text, if this event is a text delta.
+    /// Returns the new text, if this event is a text delta. Returns `None` for an event from a
+    /// sub-agent, which is in [`Nested`](Self::Nested).
     pub fn text_delta(&self) -> Option<&Text> {
         match self {
             Self::Turn(event) => event.text_delta(),
@@ -188,7 +189,8 @@ impl Event {
         }
     }
 
-    /// Returns the complete turn, if this event completes a turn.
+    /// Returns the complete turn, if this event completes a turn of this run, and not of a
+    /// sub-agent.
     pub fn turn_complete(&self) -> Option<&std::sync::Arc<Turn>> {
         match self {
             Self::Turn(event) => event.turn_complete(),
@@ -196,7 +198,7 @@ impl Event {
         }
     }
 
-    /// Returns the tool result, if this event contains one.
+    /// Returns the tool result, if this event contains one of this run, and not of a sub-agent.
     pub fn tool_output(&self) -> Option<&ToolResult> {
         match self {
             Self::Tool(ToolEvent::Output(result)) => Some(result),

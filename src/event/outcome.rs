@@ -21,8 +21,9 @@ use crate::usage::{CostGap, Usage};
 pub struct Outcome {
     /// The reason why the run ended.
     pub reason: EndReason,
-    /// The message from the stop hook or the evidence policy that ended the run, the [reason for
-    /// the interrupt](crate::RunHandle::interrupt_with_reason), or the number of
+    /// The message from the stop hook or the evidence policy that ended the run, the message with
+    /// which a [validation](crate::Agent::with_validation) rejected the last answer, the [reason
+    /// for the interrupt](crate::RunHandle::interrupt_with_reason), or the number of
     /// [fixes that have failed](crate::agent::Limits::end_after_failed_fixes), if any. The message
     /// states why the run was stopped, what is missing, or what has not been proven.
     pub why: Option<String>,
@@ -159,7 +160,9 @@ impl Outcome {
     ///
     /// # Errors
     ///
-    /// - the parse error for the last answer, if the run ended with the reason `malformed`;
+    /// - the parse error for the last answer, if the run ended with the reason `malformed` and the
+    ///   answer does not parse. If it parses, a validation has rejected it, and the error is
+    ///   `RunEndedEarly`; [`why`](Self::why) is the message of the validation;
     /// - [`Refused`](ParseError::Refused), [`Filtered`](ParseError::Filtered) or
     ///   [`Truncated`](ParseError::Truncated) if the run ended for that reason;
     /// - [`RunEndedEarly`](ParseError::RunEndedEarly) with the reason, for any other run that did

@@ -93,8 +93,8 @@ pub struct ToolResult {
     pub name: String,
     /// The content that the model receives.
     pub content: Content,
-    /// How the call ended. A result of any kind except [`ResultKind::Ok`] is sent to the model as
-    /// an error.
+    /// How the call ended, which also determines whether the result is [sent to the model as an
+    /// error](ToolResult::is_error).
     pub kind: ResultKind,
     /// The side effects and evidence that the tool reported, if any. The report is never sent to
     /// the model.

@@ -30,7 +30,7 @@ pub struct Partial<T> {
     pub state: PartialState<T>,
 }
 
-/// The state of a value that a model writes.
+/// How much of a value a model has written, and whether the value can be relied on.
 ///
 /// After [`Growing`](Self::Growing), each value gets exactly one other state, if the events are
 /// read to their end.
@@ -51,8 +51,9 @@ pub enum PartialState<T> {
 /// Reads the values in a run's events while they arrive: each structured answer, or the arguments
 /// of each call to a tool.
 ///
-/// Values of sub-agents are not read; apply the [inner event](Event::Nested) for these. A reader of
-/// a [hub](crate::hub) applies the events of a snapshot to a new `PartialValues`. For the turn of a
+/// Values of sub-agents are not read; apply the [inner event](Event::Nested) for these. When a
+/// reader of a [hub](crate::hub) yields a snapshot, start with a new `PartialValues`, and apply the
+/// snapshot's events to it. For the turn of a
 /// provider, convert its events: `Event::from(turn_event)`.
 ///
 /// ```

@@ -19,9 +19,9 @@ impl Session {
     /// Calls that a crash left open are settled first: their results are durable before the run
     /// starts. A call without a result gets an interrupted result, which the run's first events
     /// report. If the call's tool is [idempotent](Tool::idempotent), the call gets no interrupted
-    /// result, but is executed again with the same idempotency key. If a call is executed again,
-    /// the input is inserted after the results by [steering](crate::RunHandle::steer) the run. If
-    /// the run ends early because such a call needs an approval, the input is returned as
+    /// result, but is executed again with the same idempotency key. The input then follows the
+    /// results of these calls, as if the run had been [steered](crate::RunHandle::steer). If the
+    /// run ends early because such a call needs an approval, the input is returned as
     /// undelivered. Pending calls also get an interrupted result; to run pending calls, use
     /// [`resume`](Self::resume). If this session is a [fork](Self::fork_at), calls that were
     /// already open at the fork point always get an interrupted result, because these calls belong

@@ -122,7 +122,8 @@ impl FrameReader {
         Some(cut.map(|cut| self.lend_frame(cut)))
     }
 
-    /// Returns the next remaining frame after the body has ended. The last frame is returned even
+    /// Returns the next of the frames that remain once the body has ended. Call it until it returns
+    /// `None`. The last frame is returned even
     /// if it has no closing blank line. In all other respects, `finish` behaves like
     /// [`next_frame`](Self::next_frame).
     ///

@@ -83,6 +83,10 @@ impl<F, B, S, O> LoopStream<F, B, S, O> {
     /// [`Step::StopWith`](crate::stream::Step::StopWith). Returns `None` while the loop is running,
     /// if the loop has ended in another way, and if the final state has already been taken.
     ///
+    /// Adapters that take the loop by value, such as
+    /// [`finish_with`](crate::EventStreamExt::finish_with), take this method out of reach. Call
+    /// them on the pinned loop: `game.as_mut().journal_to(&journal)`.
+    ///
     /// ```
     /// use std::pin::pin;
     ///

@@ -13,8 +13,8 @@ use crate::stream::Step;
 use crate::turn::{PartialTurn, TurnEvent};
 use crate::usage::Usage;
 
-/// A boxed stream of steps whose values are [`Event`]s. Boxing gives all arms of a loop's body the
-/// same return type.
+/// A boxed stream of steps whose values are [`Event`]s. It is boxed so that a loop's body can
+/// return different streams, for example from the arms of a `match`.
 ///
 /// Dropping the `Steps` drops the boxed stream.
 #[must_use = "streams do nothing unless polled"]
@@ -36,7 +36,9 @@ impl<'a, S: Send + 'a> Steps<'a, S> {
         Self::from_step(Step::Stop)
     }
 
-    /// Returns steps that end the loop with a final state.
+    /// Returns steps that end the loop with a final state, which the consumer takes from the loop
+    /// with [`LoopStream::take_final_state`](crate::stream::LoopStream::take_final_state).
+    /// [`ToolRun::then_steps`](crate::tool::ToolRun::then_steps) has an example.
     pub fn stop_with(state: S) -> Self {
         Self::from_step(Step::StopWith(state))
     }

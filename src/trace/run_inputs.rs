@@ -4,8 +4,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::trace::RemainingBudget;
 
-/// The inputs of an audited run, from which it can be understood later: what it was to do, where,
-/// with which tools and within which limits.
+/// The goal, the place, the tools and the limits of a run, for an auditor who reads its trace
+/// later.
 ///
 /// [`Agent::run_inputs`](crate::Agent::run_inputs) fills in what the agent knows. Set the other
 /// fields, and pass the value to [`Trace::add_input`](crate::Trace::add_input): it is then an input

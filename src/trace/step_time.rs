@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 
 /// When a step began and ended, in milliseconds since 1970, and how long it took.
 ///
-/// A call begins when its tool starts or, if the tool did not run, when the turn that contains the
-/// call ends. A message begins with its request, and the end of a run begins with the run's first
-/// event. Each of them ends with the event that completes the step.
+/// A step ends with the event that completes it. The step of a call begins when its tool starts or,
+/// if the tool did not run, when the turn of the call ends. The step of a message begins with its
+/// request, and that of the run's end with the run's first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTime {
     /// When the step began, by the trace's clock.

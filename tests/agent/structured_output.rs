@@ -343,6 +343,7 @@ async fn a_validator_can_reject_an_answer_that_matches_the_schema() {
         agent.with_validation(|_| Err("not that one")).with_limits(limits_with_max_corrections(1));
     let outcome = agent.run("go").outcome().await;
     assert_outcome(&outcome, EndReason::Malformed, 2);
+    assert_eq!(outcome.why.as_deref(), Some("not that one"));
     // The text can be parsed, but its turn was malformed.
     let expected = ParseError::RunEndedEarly { reason: "malformed".into() };
     assert_eq!(outcome.parse::<City>(), Err(expected));

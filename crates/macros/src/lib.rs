@@ -101,11 +101,12 @@ pub fn tool(settings: TokenStream, item: TokenStream) -> TokenStream {
 
 /// Turns methods of a type into tools that share a value of this type. A method with `#[tool]`,
 /// which has the same settings as [the macro for functions](macro@tool), takes `&self`. The macro
-/// adds the public method `tools`, which takes an `Arc` of the value and returns a tool for each of
-/// these methods, in their order.
+/// adds the public method `fn tools(self: Arc<Self>) -> Vec<Tool>`, which returns a tool for each
+/// of these methods, in their order. Other methods stay as they are, and parameters have doc
+/// comments and attributes as those of a function have.
 ///
 /// ```
-/// use std::sync::{Arc, Mutex};
+/// use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// use turnstream::{Toolkit, tools};
 ///
 /// #[derive(Default)]
@@ -116,14 +117,18 @@ pub fn tool(settings: TokenStream, item: TokenStream) -> TokenStream {
 ///     /// Keeps a note.
 ///     #[tool]
 ///     async fn keep(&self, text: String) {
-///         self.0.lock().unwrap().push(text);
+///         self.lock().push(text);
 ///     }
 ///
 ///     /// Returns the notes that contain a word.
 ///     #[tool(idempotent)]
 ///     async fn find(&self, #[default] word: String) -> String {
-///         let notes = self.0.lock().unwrap();
-///         notes.iter().filter(|note| note.contains(&word)).cloned().collect()
+///         self.lock().iter().filter(|note| note.contains(&word)).cloned().collect()
+///     }
+///
+///     /// A tool that panics fails its own call only, so the lock of a failed call is taken over.
+///     fn lock(&self) -> MutexGuard<'_, Vec<String>> {
+///         self.0.lock().unwrap_or_else(PoisonError::into_inner)
 ///     }
 /// }
 ///

@@ -433,7 +433,8 @@ impl Client {
 
 /// Lists the tools before each request in a run. The full list is fetched again only after the
 /// server has reported a change or the client has reconnected. If fetching the list fails, the run
-/// keeps the previous list and adds a note about the failure.
+/// keeps the previous list and adds a note about the failure; the first listing of a run has no
+/// previous list, so the run ends.
 impl ToolSource for Client {
     fn name(&self) -> &str {
         self.name()

@@ -123,8 +123,9 @@ impl ClientBuilder {
     /// called, the server receives an error in response to requests to a model.
     ///
     /// The agent runs as a sub-agent of the call, and its events are nested in the run's events.
-    /// The tokens that the agent uses count toward the run's usage and
-    /// [budget](Agent::with_budget). The server's messages are combined into one text prompt. The
+    /// The tokens that the agent uses are part of the run's `nested_usage`, which the run's budget
+    /// does not count: limit them with a [budget](Agent::with_budget) of the agent, or with a pool
+    /// that both share. The server's messages are combined into one text prompt. The
     /// server can lower the agent's own limit on output tokens, but cannot raise it. The server's
     /// model preference is ignored. If the agent calls a tool that requires approval, the call is
     /// denied.

@@ -8,7 +8,7 @@ use crate::item::{Evidence, RawJson, SideEffect};
 /// The maximum number of side effects that a message lists.
 const MAX_LISTED_SIDE_EFFECTS: usize = 5;
 
-/// The verdict on the evidence that a run has recorded.
+/// Whether the evidence that a run has recorded proves its work, and what is missing otherwise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum EvidenceVerdict {
     /// This check passed after the last change, and the command of every failed check has passed

@@ -262,7 +262,8 @@ macro_rules! hook_points {
     /// This method runs within the poll in which the result arrives, so it must return quickly; for
     /// slow work, wrap the tool instead. If a hook changes the result's call id or tool name, the
     /// original value is restored, so that the result still matches the call. If a hook panics, its
-    /// change is discarded, and the remaining hooks are still called.
+    /// change is discarded, the remaining hooks are called, and the run ends with the reason
+    /// `hook_error`.
     at_once after_tool(state, call: &ToolCall, result: &mut ToolResult) {
         default: ();
         together { changing result, keeping [call_id, name] }

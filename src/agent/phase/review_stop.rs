@@ -109,10 +109,8 @@ pub(in crate::agent) async fn review_stop(
             | StopDecision::Blocked(_)
             | StopDecision::Unproven(_)),
         ) => decision.message().map(str::to_owned),
-        StopReview::HookDecision(_)
-        | StopReview::ValidationFailed(_)
-        | StopReview::Nudge(_)
-        | StopReview::Accept => None,
+        StopReview::ValidationFailed(what) => Some(what.clone()),
+        StopReview::HookDecision(_) | StopReview::Nudge(_) | StopReview::Accept => None,
     };
     let (state, known) = gather_facts(run, state);
     let next = agent::at_stop(&state, review, &known);
@@ -121,7 +119,11 @@ pub(in crate::agent) async fn review_stop(
     let state = state.update(|it| {
         it.evidence.claim_rejected &= keeps;
         it.evidence.claim_rejected |= rejects && continues;
-        it.end.message = why.or(it.end.message.take());
+        // A message does not outlive the turn after which the run continues.
+        it.end.message = match next {
+            NextAction::Finish(_) | NextAction::WrapUp(_) => why.or(it.end.message.take()),
+            NextAction::Continue(_) | NextAction::SendMessage { .. } | NextAction::Compact => None,
+        };
     });
     Ok((state, next))
 }

@@ -227,12 +227,12 @@ impl RunHandle {
     /// If tools are running, nothing is dropped: the tools finish, and calls that await a verdict
     /// continue to wait.
     ///
-    /// In both cases, if input is queued then, the run continues with this input. Otherwise, the
-    /// run ends with the reason `interrupted`. To redirect the model, first queue the input with
-    /// [`steer`](Self::steer), and then call [`interrupt_turn_for`](Self::interrupt_turn_for). Once
-    /// the input is delivered, the interrupt has no further effect. A wait for a
-    /// [pool](crate::agent::Pool) or for a retry ends, whereas a hook or a compaction that is
-    /// running finishes first.
+    /// If input is queued when the answer or the tools have ended, the run continues with this
+    /// input. Otherwise, the run ends with the reason `interrupted`. To redirect the model, first
+    /// queue the input with [`steer`](Self::steer), and then call
+    /// [`interrupt_turn_for`](Self::interrupt_turn_for). Once the input is delivered, the interrupt
+    /// has no further effect. A wait for a [pool](crate::agent::Pool) or for a retry ends, whereas
+    /// a hook or a compaction that is running finishes first.
     ///
     /// Sub-agents are tools of this run, and so they finish. To interrupt the model of a sub-agent,
     /// use [its handle](Self::sub_agent_handle).
@@ -696,7 +696,8 @@ macro_rules! forward_handle_methods {
             self.$($handle)+.journal()
         }
 
-        /// Returns the current history; see [`RunHandle::history`].
+        /// Returns the history up to the last event that the run has yielded, as
+        /// [`RunHandle::history`] does.
         pub fn history(&self) -> $crate::item::History {
             self.$($handle)+.history()
         }

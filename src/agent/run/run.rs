@@ -715,7 +715,7 @@ fn complete_outcome(
     {
         outcome.text.clone_from(&action.summary);
     }
-    outcome.why = match ended_by_hook {
+    outcome.why = match ended_by_hook || outcome.reason == EndReason::Malformed {
         true => state.end.message.clone(),
         false if outcome.reason == EndReason::Repeating => failed_fixes_reason(shared, &state),
         false => interrupt_reason.map(str::to_owned),

@@ -191,7 +191,8 @@ impl RunContext {
         })
     }
 
-    /// Compacts the history after it has exceeded the model's context window. The compacted history
+    /// Compacts the history. A body calls this method after a request was rejected because the
+    /// history exceeds the model's context window. The compacted history
     /// carries a mark that [`was_reactively_compacted`](crate::context::was_reactively_compacted)
     /// detects. If the history cannot be compacted, this method returns no event, or an event that
     /// [replaces nothing](Event::is_rewrite), and hooks receive the error.
@@ -380,7 +381,8 @@ impl RunContext {
         state.update(|it| it.history = self.history()).apply_next_action(next, || self.new_id())
     }
 
-    /// Returns the provider selected in the state.
+    /// Returns the provider that the next request is sent to: the agent's own or, if the state has
+    /// selected one, a fallback.
     pub fn provider(&self, state: &State) -> &dyn Provider {
         self.0.provider(state)
     }

@@ -38,12 +38,12 @@ const MAX_COMPARED_BYTES: usize = 4 * 1024;
 /// A [`Memory`] that keeps each note in a file of a folder: the note `team` is the file `team.md`.
 /// Clones share the folder.
 ///
-/// People may read, edit and delete the files at any time. A file is replaced in one step, so a
-/// crash or another process never sees a part of a note. If two processes write the same note, the
-/// last one wins. A search compares the words of the query with the names and texts of the first
-/// 1,000 notes in alphabetical order. It lists the folder, and reads only the notes that have
-/// changed since the last search: those whose modification time or length differs, and those that
-/// were modified less than two seconds before they were read.
+/// People may read, edit and delete the files at any time. A file is replaced in one step, so that
+/// another process never reads half of a note, and a crash never leaves one. If two processes write
+/// the same note, the last one wins. A search compares the words of the query with the names and
+/// texts of the first 1,000 notes in alphabetical order. It lists the folder, and reads only the
+/// notes that have changed since the last search: those whose modification time or length differs,
+/// and those that were modified less than two seconds before they were read.
 ///
 /// The files are read and written on a thread of their own. Dropping a future does not interrupt an
 /// operation that has started. Dropping the last clone blocks the thread for up to 5 seconds, until

@@ -27,10 +27,9 @@ use crate::session::Session;
 /// or if the hub shuts down or is dropped. Dropping the reader does not affect the run.
 ///
 /// If a log that several hubs share is [unavailable](crate::hub::LogUnavailable), the reader yields
-/// the finished turns from the store. A reader that has not yielded anything yet yields the
-/// finished turns immediately; any other reader first waits for one second. In both cases, the
-/// reader yields the turns again whenever the session has grown. Once the log is available again,
-/// the reader yields a snapshot of the run.
+/// the turns that the store contains: immediately if it has not yielded anything yet, and otherwise
+/// after one second, in which the log may return. The reader yields the turns again whenever the
+/// session has grown. Once the log is available again, the reader yields a snapshot of the run.
 #[must_use = "streams do nothing unless polled"]
 pub struct SessionReader {
     session: Session,

@@ -148,7 +148,7 @@ impl Reply {
     ///
     /// On the Anthropic wire, the signature of reasoning is sent with the `thinking` block. On the
     /// Responses wire, the signature of reasoning is sent as the `encrypted_content` of the
-    /// reasoning item, provided that the request includes encrypted content. On the Chat
+    /// reasoning item, if the request asks for encrypted content. On the Chat
     /// Completions wire, the signature of reasoning is sent in a `reasoning.text` detail in
     /// `OpenRouter`'s format. On the Gemini wire, the signature of reasoning is sent with the next
     /// part. A call can be signed on the Gemini wire, and in Gemini's format on the Chat

@@ -35,8 +35,8 @@ use crate::turn::{PartialTurn, TurnBuilder};
 ///   nothing is sent. The error's [`retry_after`](Error::retry_after) is the time left until the
 ///   end of the [cooldown](Self::with_cooldown) (30 s by default). The error's source is the last
 ///   failure, without its partial turn.
-/// - **Half-open**, after the cooldown: a single request is sent as a probe. All other requests are
-///   rejected as in the open state, but without a `retry_after`. If the probe's turn completes, the
+/// - **Half-open**, after the cooldown: a single request is sent as a probe. While it is running,
+///   other requests are rejected, without a `retry_after`. If the probe's turn completes, the
 ///   circuit closes; if the turn fails, the circuit opens again. If the probe is dropped or ends
 ///   with an error that does not count as a failure, the next request becomes the probe.
 ///

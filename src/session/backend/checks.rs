@@ -22,8 +22,12 @@ pub fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<()
     }
 }
 
-/// Rejects a fork at a version that the session has not reached, with an
-/// [`InvalidRequest`](ErrorKind::InvalidRequest) error. `version` is `None` if there is no session.
+/// Checks that the session `id` has reached the version `at`, so that it can be forked there. Pass
+/// the session's own version, or `None` if there is no such session.
+///
+/// # Errors
+///
+/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error otherwise.
 pub fn ensure_fork_point_exists(id: &str, at: u64, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(version) if at <= version => Ok(()),

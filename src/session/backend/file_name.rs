@@ -18,7 +18,8 @@ const WINDOWS_DEVICE_NAMES: [&str; 22] = [
     "com9", "lpt1", "lpt2", "lpt3", "lpt4", "lpt5", "lpt6", "lpt7", "lpt8", "lpt9",
 ];
 
-/// Returns the name of a session's file, without the extension. Lower-case letters, digits, `-` and
+/// Returns a file name for the session with this id, without an extension. Lower-case letters,
+/// digits, `-` and
 /// `_` are kept; every other byte is replaced by `%` and two hexadecimal digits. Upper-case letters
 /// are also replaced, because a file system may be case-insensitive.
 pub fn file_name_from_id(id: &str) -> String {

@@ -304,7 +304,50 @@ impl ToolRun {
     /// order.
     ///
     /// Use `then_steps` instead of [`then_next`](Self::then_next) if the loop might stop after
-    /// these calls.
+    /// these calls. `then` owns what it uses, so move the rest of the loop's state into it:
+    ///
+    /// ```
+    /// use std::pin::pin;
+    ///
+    /// use futures::TryStreamExt;
+    /// use serde_json::json;
+    /// use turnstream::env::SystemIds;
+    /// use turnstream::provider::{Provider, Reply, Scripted};
+    /// use turnstream::stream::TurnStreamExt;
+    /// use turnstream::tool::Toolkit;
+    /// use turnstream::{History, Item, Request, Steps, Tool, loop_stream};
+    ///
+    /// /// The state of the loop.
+    /// struct Game {
+    ///     history: History,
+    ///     rolls: usize,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), turnstream::Error> {
+    /// let toolkit = Toolkit::new([Tool::new("roll", "Rolls a die", |_: (), _cx| async { 4 })]);
+    /// let model = Scripted::from_fn(|_, _| Reply::new().call("roll", json!({})));
+    /// let mut history = History::new(&SystemIds);
+    /// history.push(Item::user("Roll until I say stop"));
+    ///
+    /// let mut game = pin!(loop_stream(Game { history, rolls: 0 }, |game| {
+    ///     let toolkit = &toolkit;
+    ///     let request = Request::new(game.history.clone()).with_tools(toolkit.specs());
+    ///     model.stream_turn(request).on_turn_complete(async move |turn| {
+    ///         let calls = toolkit.run(&game.history, &turn);
+    ///         Ok(calls.then_steps(move |history, results| {
+    ///             let next = Game { history, rolls: game.rolls + results.len() };
+    ///             if next.rolls < 3 { Steps::next(next) } else { Steps::stop_with(next) }
+    ///         }))
+    ///     })
+    /// }));
+    /// while game.try_next().await?.is_some() {}
+    /// let last = game.take_final_state().expect("the loop ended with a state");
+    /// // The question, and three calls with their results.
+    /// assert_eq!((last.rolls, last.history.len()), (3, 7));
+    /// # Ok(())
+    /// # }
+    /// ```
     pub fn then_steps<S, F>(self, then: F) -> Steps<'static, S>
     where
         S: Send + 'static,

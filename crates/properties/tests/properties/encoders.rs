@@ -61,7 +61,7 @@ fn client_tool_call(id: &str, at: usize, is_own: bool) -> Item {
         ),
         2 => (
             json!({ "actions": actions }),
-            json!({ "type": "computer_call", "id": "cu_1", "call_id": id,
+            json!({ "type": "computer_call", "id": format!("cu_{id}"), "call_id": id,
             "status": "completed", "actions": actions, "pending_safety_checks": [] }),
         ),
         _ => (

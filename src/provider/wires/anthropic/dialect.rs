@@ -3,8 +3,8 @@
 /// Describes how a server of the Messages API differs from Anthropic's own.
 ///
 /// A provider whose dialect is not set uses [`Signed`](Self::Signed) at Anthropic's own address and
-/// [`Unsigned`](Self::Unsigned) at any other address. A server that signs its thinking is treated
-/// the same in both dialects.
+/// [`Unsigned`](Self::Unsigned) at any other address. For a server whose thinking has
+/// signatures, both dialects send the same requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Dialect {

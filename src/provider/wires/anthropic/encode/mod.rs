@@ -46,8 +46,8 @@ use crate::request::{
 /// Both zones of the system prompt are sent in `system`, with the volatile zone after the stable
 /// zone. When the volatile zone changes, only the tools and the stable zone can be read from the
 /// cache. Some models bind their reasoning to everything that precedes it ("a prefix check fails if
-/// `system`, `tools`, or an earlier message changed"). When the volatile zone changes, models that
-/// bind their reasoning no longer accept the reasoning from earlier turns. Placing the volatile
+/// `system`, `tools`, or an earlier message changed"). When the volatile zone changes, such
+/// models no longer accept the reasoning from earlier turns. Placing the volatile
 /// zone after the conversation would not help, because it would move with each request and the
 /// prefix check would always fail. For text that changes often, prefer a
 /// [`System`](crate::item::ItemKind::System) item in the history.

@@ -90,14 +90,16 @@ impl<'a> ItemOfCall<'a> {
                 AnswerKind::Shell { max_output_length: wire_call.max_output_length(), caller }
             }
             CallKind::ApplyPatch => AnswerKind::ApplyPatch { caller },
+            // The id of the item, which the API requires, is not renamed with the call. The id of
+            // the request for an approval identifies it at the server.
+            CallKind::Computer | CallKind::McpApproval if wire_call.id() != call.call_id => {
+                return None;
+            }
             CallKind::Computer => {
                 let checks = wire_call.safety_checks().into_iter();
                 AnswerKind::Computer { safety_checks: checks.map(ToOwned::to_owned).collect() }
             }
-            // The id of the request identifies it at the server.
-            CallKind::McpApproval if wire_call.id() != call.call_id || call.call_id.is_empty() => {
-                return None;
-            }
+            CallKind::McpApproval if call.call_id.is_empty() => return None,
             CallKind::McpApproval => AnswerKind::McpApproval,
         };
         if !answer.can_contain(result, server) || !wire_call.has_arguments(&call.arguments) {
