@@ -5,12 +5,14 @@
 //! | `outcomes` | a run's outcomes and events, and what its owner can do between two polls |
 //! | `endings` | every way in which a run ends, in one table |
 //! | `failed_runs` | a run that failed ends with its error |
-//! | `edge_cases` | counters, the moment at which a limit is reached, the state after an end |
+//! | `panics` | a panic anywhere leaves a run with exactly one ending |
+//! | `corrections` | turns that are continued, corrected or handed to the fallback |
+//! | `bodies` | events that a program's own body forwards, and polls ahead of the run |
 //! | `boundaries` | at every boundary the history that is sent is the fold of the events |
 //! | `mix` | the invariants hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
 //! | `structured_output` | answers with a type: parsing, validation, correction; JSON lines |
 //! | `context`, `compaction` | compaction, token estimates, and injected context |
-//! | `budget`, `cost` | limits on spending, and the price of a run |
+//! | `budgets`, `cost` | limits on spending, and the price of a run |
 //! | `repeated_calls` | a run that repeats its calls ends, and one that polls does not |
 //! | `retries` | the turns that the agent itself retries |
 //! | `interrupt_reasons` | the reason for an interrupt, as the outcome, the model, a session and a replay read it |
@@ -49,15 +51,17 @@
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
 
 mod argument_rewrites;
+mod bodies;
 mod boundaries;
+mod budgets;
 mod call_journal;
 mod classic_loops;
 mod compaction;
 mod context;
+mod corrections;
 mod cost;
 mod defaults;
 mod detectors;
-mod edge_cases;
 mod endings;
 mod evidence;
 mod failed_runs;
@@ -73,6 +77,7 @@ mod mix;
 mod observers;
 mod outcomes;
 mod own_body;
+mod panics;
 mod pending_calls;
 mod pools;
 mod redaction;

@@ -9,7 +9,8 @@
 //! | `ollama` | Ollama's own wire |
 //! | `guide_table` | the guide's tables of options, content and media that each wire supports |
 //! | `guide_schemas` | every vendor accepts the schemas in the docs and the examples |
-//! | `edge_cases` | unusual servers and histories, secrets in errors, timeouts |
+//! | `unusual_responses`, `unusual_histories` | the Messages and Chat Completions wires, with odd servers and histories |
+//! | `secrets_and_timeouts` | over HTTP: no error shows a secret, and time limits apply |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
 //! | `size_limits` | a turn with too many items is an error, returned without delay |
 //! | `phantom_calls` | no call runs unless its arguments are known in full |
@@ -24,7 +25,6 @@ mod anthropic;
 mod any_field;
 mod chat;
 mod corpus;
-mod edge_cases;
 #[cfg(feature = "http")]
 mod failures;
 mod gemini;
@@ -36,8 +36,12 @@ mod openai_chat;
 mod openai_responses;
 mod phantom_calls;
 mod request_options;
+#[cfg(feature = "http")]
+mod secrets_and_timeouts;
 mod size_limits;
 #[cfg(feature = "http")]
 mod unsupported_parts;
+mod unusual_histories;
+mod unusual_responses;
 #[cfg(feature = "http")]
 mod vendor_rules;

@@ -1,5 +1,6 @@
 //! Starts runs, and inspects them.
 
+use futures::executor::block_on;
 use futures::{FutureExt, Stream, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::env::CountingIds;
@@ -7,7 +8,7 @@ use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::{ResultKind, ToolCall, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::tool::Tool;
-use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run};
+use turnstream::{Agent, Error, Event, History, Item, Outcome, Request, Run, Usage};
 
 use crate::replays;
 
@@ -118,6 +119,27 @@ pub fn push_event(events: &mut Vec<Event>, item: Result<Event, Error>) {
             assert_eq!(own, Some(&error), "an error that is not that of the outcome");
         }
     }
+}
+
+/// Returns all events and the outcome of a run, and calls `act` after each event.
+pub fn run_with_action(mut run: Run, mut act: impl FnMut(&Run, &Event)) -> (Vec<Event>, Outcome) {
+    let mut events = Vec::new();
+    while let Some(event) = block_on(run.next()) {
+        let is_event = event.is_ok();
+        push_event(&mut events, event);
+        if is_event {
+            act(&run, events.last().unwrap());
+        }
+    }
+    let finished: Vec<&Outcome> = events.iter().filter_map(Event::outcome).collect();
+    assert_eq!(finished.len(), 1);
+    let outcome = finished[0].clone();
+    (events, outcome)
+}
+
+/// The usage of a reply with this number of output tokens.
+pub fn output_usage(output_tokens: u64) -> Usage {
+    Usage { output_tokens, ..Usage::default() }
 }
 
 /// Pulls events until the run waits or ends.
