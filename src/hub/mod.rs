@@ -51,25 +51,119 @@
 //!
 //! [`Sse::respond_to_reader`](crate::ui::sse::Sse::respond_to_reader) sends a reader's items as
 //! server-sent events. The other protocols in [`ui`](crate::ui) take the stream returned by
-//! [`Reader::into_events`]. The `web` example is a complete server. The following function
-//! implements a route that streams events to a page:
+//! [`Reader::into_events`]. The `web` example is a complete server. This one starts, shows,
+//! approves and stops the runs of a chat:
 //!
 //! ```
-//! use futures::Stream;
-//! use turnstream::Error;
-//! use turnstream::hub::{EventNumber, Hub, HubEvent};
-//! use turnstream::session::Session;
+//! use axum::body::Body;
+//! use axum::extract::{Path, State};
+//! use axum::http::{HeaderMap, StatusCode};
+//! use axum::response::{IntoResponse, Response};
+//! use axum::routing::{get, post};
+//! use axum::{Json, Router};
+//! use turnstream::hub::{Command, EventNumber, Hub, NotRunning, ShuttingDown};
+//! use turnstream::item::PendingCall;
+//! use turnstream::session::{Entry, JsonLinesStore, Session, SessionState};
+//! use turnstream::tool::Verdict;
 //! use turnstream::ui::sse::Sse;
-//! use turnstream::ui::{Response, ResponseBody};
+//! use turnstream::{Agent, Error, ErrorKind};
 //!
-//! fn events(
-//!     hub: &Hub,
-//!     session: &Session,
-//!     last_event_id: Option<&str>,
-//! ) -> Response<ResponseBody<impl Stream<Item = Result<HubEvent, Error>> + use<>, HubEvent>> {
-//!     // An id that cannot be parsed is treated as missing: the reader begins with a snapshot.
+//! #[derive(Clone)]
+//! struct App {
+//!     agent: Agent,
+//!     hub: Hub,
+//!     store: JsonLinesStore,
+//! }
+//!
+//! async fn start(
+//!     State(app): State<App>,
+//!     Path(chat): Path<String>,
+//!     text: String,
+//! ) -> Result<StatusCode, Failure> {
+//!     let reservation = app.hub.reserve(&chat)?;
+//!     let session = Session::open(app.store, &chat).await?;
+//!     if let SessionState::Pending { .. } = session.state() {
+//!         return Ok(StatusCode::CONFLICT); // New input would discard the pending calls.
+//!     }
+//!     reservation.start(session.run(&app.agent, text).await?).await?.detach();
+//!     Ok(StatusCode::ACCEPTED)
+//! }
+//!
+//! /// The page loads the stored entries, and then the events.
+//! async fn entries(
+//!     State(app): State<App>,
+//!     Path(chat): Path<String>,
+//! ) -> Result<Json<Vec<Entry>>, Failure> {
+//!     Ok(Json(Session::open(app.store, &chat).await?.entries().await?))
+//! }
+//!
+//! async fn events(
+//!     State(app): State<App>,
+//!     Path(chat): Path<String>,
+//!     headers: HeaderMap,
+//! ) -> Result<Response, Failure> {
+//!     let last_event_id = headers.get("last-event-id").and_then(|id| id.to_str().ok());
 //!     let after: Option<EventNumber> = last_event_id.and_then(|id| id.parse().ok());
-//!     Sse::new().respond_to_reader(hub.read_session(session, after.as_ref()))
+//!     let session = Session::open(app.store, &chat).await?;
+//!     let response = Sse::new().respond_to_reader(app.hub.read_session(&session, after.as_ref()));
+//!     let mut builder = Response::builder().status(response.status);
+//!     for (name, value) in response.headers {
+//!         builder = builder.header(name, value);
+//!     }
+//!     Ok(builder.body(Body::from_stream(response.body)).expect("the headers are valid"))
+//! }
+//!
+//! /// Each pending call needs a verdict: `[[{"approval_id":"…","call_id":"…", …}, true]]`.
+//! async fn verdicts(
+//!     State(app): State<App>,
+//!     Path(chat): Path<String>,
+//!     Json(verdicts): Json<Vec<(PendingCall, bool)>>,
+//! ) -> Result<StatusCode, Failure> {
+//!     let verdicts = verdicts.into_iter().map(|(call, approved)| match approved {
+//!         true => (call, Verdict::Approve),
+//!         false => (call, Verdict::Deny("the user said no".to_owned())),
+//!     });
+//!     let reservation = app.hub.reserve(&chat)?;
+//!     let session = Session::open(app.store, &chat).await?;
+//!     reservation.start(session.resume(&app.agent, verdicts).await?).await?.detach();
+//!     Ok(StatusCode::ACCEPTED)
+//! }
+//!
+//! async fn stop(State(app): State<App>, Path(chat): Path<String>) -> Result<StatusCode, Failure> {
+//!     let Some(run) = app.hub.find_run(&chat).await? else { return Ok(StatusCode::NOT_FOUND) };
+//!     app.hub.send(&run, Command::Interrupt).await?;
+//!     Ok(StatusCode::NO_CONTENT)
+//! }
+//!
+//! fn router(app: App) -> Router {
+//!     Router::new()
+//!         .route("/chats/{chat}", post(start))
+//!         .route("/chats/{chat}/entries", get(entries))
+//!         .route("/chats/{chat}/events", get(events))
+//!         .route("/chats/{chat}/verdicts", post(verdicts))
+//!         .route("/chats/{chat}/stop", post(stop))
+//!         .with_state(app)
+//! }
+//!
+//! struct Failure(Error);
+//!
+//! impl From<Error> for Failure {
+//!     fn from(error: Error) -> Self {
+//!         Self(error)
+//!     }
+//! }
+//!
+//! impl IntoResponse for Failure {
+//!     fn into_response(self) -> Response {
+//!         let status = match self.0.kind() {
+//!             _ if self.0.find_source::<NotRunning>().is_some() => StatusCode::NOT_FOUND,
+//!             _ if self.0.find_source::<ShuttingDown>().is_some() => StatusCode::SERVICE_UNAVAILABLE,
+//!             // The chat has an active run, or no call is waiting for this verdict.
+//!             ErrorKind::Conflict | ErrorKind::InvalidRequest => StatusCode::CONFLICT,
+//!             _ => StatusCode::INTERNAL_SERVER_ERROR,
+//!         };
+//!         (status, self.0.kind().to_string()).into_response()
+//!     }
 //! }
 //! ```
 //!
