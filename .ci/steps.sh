@@ -2,6 +2,8 @@
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
+# A temporary folder of the script, which is removed when the script ends.
+scratch=''
 # The rows of the table of times, of the steps that have ended.
 rows=$(mktemp)
 # The process of this script or lane. `$$` is always the script.
@@ -81,7 +83,7 @@ finish() {
     end_step
     printf '\n== minutes, and of CPU time\n'
     cat "$rows"
-    rm -f "$rows"
+    rm -rf "$rows" "$scratch"
     printf '%6s %6s  all steps\n' "$(minutes $SECONDS)" "$(minutes "$(cpu_seconds)")"
     if [ $status -ne 0 ]; then
         printf 'FAILED: %s\n' "${failed[@]:-the script was ended}"
@@ -109,3 +111,19 @@ rustup component add rustfmt clippy >/dev/null 2>&1 || true
 export CARGO_TERM_COLOR=never CARGO_INCREMENTAL=0 CARGO_PROFILE_DEV_DEBUG=0
 # Packages outside of the workspace share the crates that are built.
 export CARGO_TARGET_DIR="$PWD/target"
+
+# Prints the name and the lowest supported version of Rust of each published crate, in the order of their dependencies.
+published() {
+    cargo metadata --no-deps --format-version 1 | python3 -c '
+import json, sys
+packages = {p["name"]: p for p in json.load(sys.stdin)["packages"] if p["publish"] is None}
+needs = {
+    name: {d["name"] for d in package["dependencies"] if d["kind"] is None} & packages.keys()
+    for name, package in packages.items()
+}
+order = []
+while len(order) < len(packages):
+    order += sorted(name for name in packages.keys() - set(order) if needs[name] <= set(order))
+for name in order:
+    print(name, packages[name]["rust_version"])'
+}
