@@ -38,6 +38,7 @@
 //! | [How a run ends](how_a_run_ends) | outcomes, end reasons, broken turns, and why a run continues |
 //! | [Cancellation](cancellation) | what dropping a stream stops, and what is kept |
 //! | [Performance](performance) | the cost of a token and of a turn |
+//! | [Versions and stored formats](versions) | what later versions keep, and the systems that are tested |
 //! | [Architecture and glossary](architecture) | five ways through the files, and the crate's words |
 #![cfg_attr(
     not(all(feature = "http", feature = "schemars")),
@@ -147,6 +148,10 @@ pub mod trace {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "http", doc = include_str!("many_machines.md"))]
 pub mod many_machines {}
+
+#[doc = include_str!("links.md")]
+#[doc = include_str!("versions.md")]
+pub mod versions {}
 
 #[doc = include_str!("links.md")]
 #[doc = include_str!("architecture.md")]
