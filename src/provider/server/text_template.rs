@@ -8,8 +8,9 @@ use crate::provider::server::frame::Frame;
 /// content a client or a model chooses.
 pub(in crate::provider) const TEXT_MARK: &str = "\u{e000}text\u{e000}";
 
-/// The number in the frame from which a template is made. It must follow the text.
-pub(in crate::provider) const NUMBER_MARK: usize = 9_007_199_254_740_881;
+/// The number in the frame from which a template is made. It must follow the text. It fits into 32
+/// bits, so that the crate compiles for systems with such addresses.
+pub(in crate::provider) const NUMBER_MARK: usize = 4_294_967_291;
 
 /// A frame of which only a text varies, and a number, if it has one.
 ///
