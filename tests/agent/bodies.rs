@@ -1,6 +1,6 @@
 //! Bodies that are not the agent's own: events that they forward, and polls ahead of the run.
 
-use futures::{FutureExt, StreamExt, stream};
+use futures::{StreamExt, stream};
 use turnstream::agent::{RunContext, State, loop_body};
 use turnstream::event::EndReason;
 use turnstream::provider::Scripted;

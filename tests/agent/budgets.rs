@@ -17,11 +17,11 @@ use turnstream::{Agent, Event};
 use turnstream_test_support::runs::{output_usage, run_with_action};
 use turnstream_test_support::tools::constant_tool;
 
-pub fn uncounted_tool() -> Tool {
+pub(super) fn uncounted_tool() -> Tool {
     constant_tool("t", "done")
 }
 
-pub fn tool_call_reply() -> Reply {
+pub(super) fn tool_call_reply() -> Reply {
     Reply::new().call("t", json!({}))
 }
 

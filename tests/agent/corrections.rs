@@ -1,7 +1,6 @@
 //! Turns that are not an answer: truncated, malformed, failed or too long. The run corrects or
 //! continues them, or hands them to its fallback.
 
-use futures::{FutureExt, StreamExt};
 use turnstream::agent::{Budget, Target, hook};
 use turnstream::event::{EndReason, Transition};
 use turnstream::provider::{Reply, Scripted};

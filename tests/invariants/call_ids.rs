@@ -1,7 +1,6 @@
 //! Ids of calls are unique, also those of calls that are no longer in the history.
 
 use futures::executor::block_on;
-use futures::{FutureExt, StreamExt};
 use turnstream::agent::Limits;
 use turnstream::item::ItemFlag;
 use turnstream::provider::{Reply, Scripted};

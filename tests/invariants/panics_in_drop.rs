@@ -8,7 +8,7 @@ use futures::{FutureExt, Stream, StreamExt};
 use serde_json::json;
 use turnstream::event::EndReason;
 use turnstream::provider::{Provider, Reply, Scripted};
-use turnstream::stream::{TurnStream, seal};
+use turnstream::stream::TurnStream;
 use turnstream::tool::Tool;
 use turnstream::{Agent, Error, Item, Request, Run, TurnEvent, TurnStreamExt};
 

@@ -1,7 +1,7 @@
 //! Input that is steered to a run.
 
+use futures::StreamExt;
 use futures::executor::block_on;
-use futures::{FutureExt, StreamExt};
 use turnstream::event::EndReason;
 use turnstream::provider::Scripted;
 use turnstream::{Agent, Item};

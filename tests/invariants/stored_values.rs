@@ -1,9 +1,8 @@
 //! Values that are stored are read back exactly, also by an earlier version.
 
+use turnstream::Event;
 use turnstream::event::{AppendReason, EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::ResultKind;
-use turnstream::tool::Tool;
-use turnstream::{Error, Event};
 
 #[test]
 fn numbers_in_tool_output_round_trip_exactly() {

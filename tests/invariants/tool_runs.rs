@@ -32,7 +32,7 @@ fn turn_from_reply(reply: Reply) -> Arc<Turn> {
     block_on(Scripted::new([reply]).stream_turn(request).into_turn()).unwrap()
 }
 
-pub fn tool_result(call_id: &str) -> ToolResult {
+pub(super) fn tool_result(call_id: &str) -> ToolResult {
     let kind = ResultKind::Ok;
     ToolResult {
         call_id: call_id.into(),

@@ -5,11 +5,11 @@ use std::sync::Arc;
 use serde_json::Value;
 use turnstream::item::{ItemFlag, ProviderData, RawJson, ResultKind, StopReason, ToolResult};
 use turnstream::provider::{anthropic, openai_chat};
-use turnstream::{Error, ErrorKind, History, Item, Request, Usage};
+use turnstream::{ErrorKind, History, Item, Request, Usage};
 
 use turnstream_test_support::items::as_turn_end;
 
-pub fn request_with_items(items: Vec<Item>) -> Request {
+pub(super) fn request_with_items(items: Vec<Item>) -> Request {
     Request::new(History::from_items("h", items))
 }
 
