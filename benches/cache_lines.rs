@@ -13,16 +13,17 @@
 //! an error; `-- --write` rewrites the table. The bench needs Valgrind: without it nothing is
 //! counted, and the bench says so (with `-- --required` that is an error).
 
+#[path = "measured/callgrind.rs"]
+mod callgrind;
 #[path = "measured/canned_model.rs"]
 mod canned_model;
-#[path = "measured/guide_tables.rs"]
-mod guide_tables;
+#[path = "measured/count_tables.rs"]
+mod count_tables;
 
 use std::pin::Pin;
-use std::process::{self, Command};
 use std::sync::atomic::Ordering::Relaxed;
 use std::task::{Context, Poll, Waker};
-use std::{env, thread};
+use std::{env, process, thread};
 
 use futures::stream::{Stream, StreamExt};
 use tokio::runtime::Runtime;
@@ -30,8 +31,9 @@ use turnstream::provider::Provider;
 use turnstream::{Request, Steps, TurnStreamExt, loop_stream};
 use turnstream_testing::Wire;
 
+use self::callgrind::{find_valgrind, number_in_report};
 use self::canned_model::{CannedModel, PROMPT, SYSTEM, agent, start};
-use self::guide_tables::{Cell, Tables, find_valgrind};
+use self::count_tables::{Cell, Tables};
 
 /// The number of runs.
 const RUNS: usize = 300;
@@ -47,7 +49,8 @@ const CACHES: [&str; 4] =
 const ROWS: [&str; 2] = ["`loop_stream`", "`Agent`"];
 const COLUMN: &str = "cache lines";
 const TABLES: Tables = Tables {
-    bench: "cache_lines",
+    page: concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md"),
+    bench: "-p turnstream-properties --bench cache_lines",
     begin: "<!-- cache lines: written by the bench `cache_lines` -->",
     end: "<!-- end of the cache lines -->",
     columns: &[&[COLUMN]],
@@ -91,19 +94,8 @@ fn lines_per_token(reader: &str) -> f64 {
 }
 
 fn count_misses(reader: &str, tokens: usize) -> u64 {
-    let ran = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg("--toggle-collect=*measured_part*")
-        .args(CACHES)
-        .arg(env::current_exe().expect("it runs"))
-        .args(["--serve", reader, &tokens.to_string()])
-        .output()
-        .expect("valgrind runs");
-    let report = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let found = report.lines().find_map(|line| line.split_once("D1  misses:"));
-    let number = found.and_then(|(_, counts)| counts.split_whitespace().next());
-    let number = number.and_then(|number| number.replace(',', "").parse().ok());
-    number.unwrap_or_else(|| panic!("{reader} failed: {report}"))
+    let options = [&["--toggle-collect=*measured_part*"], &CACHES[..]].concat();
+    number_in_report(&options, &["--serve", reader, &tokens.to_string()], "D1  misses:")
 }
 
 /// A run as this program polls it: its events are dropped.

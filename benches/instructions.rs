@@ -14,16 +14,17 @@
 //!
 //! Counts have no noise, but they depend on the compiler and on the C library.
 
+#[path = "measured/callgrind.rs"]
+mod callgrind;
 #[path = "measured/canned_model.rs"]
 mod canned_model;
-#[path = "measured/guide_tables.rs"]
-mod guide_tables;
+#[path = "measured/count_tables.rs"]
+mod count_tables;
 #[path = "../crates/properties/tests/growth/scenarios.rs"]
 mod scenarios;
 
 use std::convert::Infallible;
 use std::path::Path;
-use std::process::Command;
 use std::{env, fs, process, thread};
 
 use bytes::Bytes;
@@ -44,13 +45,15 @@ use turnstream::{Agent, Event, Item, Request, Steps, Toolkit, TurnStreamExt, loo
 use turnstream_sqlite::SqliteStore;
 use turnstream_testing::Wire;
 
+use self::callgrind::{count_instructions, find_valgrind};
 use self::canned_model::{CannedModel, PROMPT, SYSTEM, add_tool, agent, start};
-use self::guide_tables::{Cell, Tables, find_valgrind};
+use self::count_tables::{Cell, Tables};
 use self::scenarios::SCENARIOS;
 
 /// The tables in the guide.
 const TABLES: Tables = Tables {
-    bench: "instructions",
+    page: concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md"),
+    bench: "-p turnstream-properties --bench instructions",
     begin: "<!-- counts: written by the bench `instructions` -->",
     end: "<!-- end of the counts -->",
     columns: &[&READERS, &[COUNT]],
@@ -222,20 +225,6 @@ fn growing_scenarios() -> usize {
         );
     }
     too_fast
-}
-
-fn count_instructions(task: &[&str], only_measured_part: bool) -> u64 {
-    let ran = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .args(only_measured_part.then_some("--toggle-collect=*measured_part*"))
-        .arg(env::current_exe().expect("it runs"))
-        .args(task)
-        .output()
-        .expect("valgrind runs");
-    let report = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let found = report.lines().find_map(|line| line.split_once("Collected :"));
-    let number = found.and_then(|(_, number)| number.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("{task:?} failed: {report}"))
 }
 
 // The measured tasks.

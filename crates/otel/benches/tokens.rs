@@ -8,8 +8,10 @@
 //! bench needs Valgrind: without it nothing is measured, and the bench says so (with
 //! `-- --required` that is an error).
 
-use std::process::{self, Command};
-use std::{env, hint};
+#[path = "../../../benches/measured/callgrind.rs"]
+mod callgrind;
+
+use std::{env, hint, process};
 
 use futures::{Stream, StreamExt};
 use opentelemetry::metrics::{Meter, MeterProvider};
@@ -22,6 +24,8 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::TurnEvent;
 use turnstream::{Agent, EventStreamExt};
 use turnstream_otel::Telemetry;
+
+use self::callgrind::{count_instructions, find_valgrind};
 
 /// The limit on the additional instructions of a token, with a tracer and a meter that do nothing.
 const MAX_ADDED: f64 = 200.0;
@@ -41,10 +45,7 @@ fn main() {
 }
 
 fn measure_all(is_required: bool) {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind is not installed");
-        process::exit(i32::from(is_required));
-    }
+    find_valgrind(is_required);
     let counts = KINDS.map(|kind| {
         let count = instructions(kind, 3 * TOKENS) - instructions(kind, TOKENS);
         #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
@@ -62,17 +63,7 @@ fn measure_all(is_required: bool) {
 
 /// Counts the instructions of a run with this number of tokens.
 fn instructions(kind: &str, tokens: u64) -> u64 {
-    let ran = Command::new("valgrind")
-        .args(["--tool=callgrind", "--callgrind-out-file=/dev/null"])
-        .arg("--toggle-collect=*measured_part*")
-        .arg(env::current_exe().expect("it runs"))
-        .args(["--task", kind, &tokens.to_string()])
-        .output()
-        .expect("valgrind runs");
-    let report = String::from_utf8_lossy(&ran.stderr).into_owned();
-    let found = report.lines().find_map(|line| line.split_once("Collected :"));
-    let number = found.and_then(|(_, number)| number.trim().parse().ok());
-    number.unwrap_or_else(|| panic!("{kind} failed: {report}"))
+    count_instructions(&["--task", kind, &tokens.to_string()], true)
 }
 
 /// An exporter that drops its spans.

@@ -1,10 +1,6 @@
-//! Tables of counts in the performance guide. CI compares them with what a bench counts.
+//! Tables of counts in the documentation. CI compares them with what a bench counts.
 
 use std::fs;
-use std::process::{self, Command};
-
-/// The guide page with the tables.
-const GUIDE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../src/guide/performance.md");
 
 /// One cell of a table, with its count.
 #[derive(Clone, Debug)]
@@ -19,7 +15,9 @@ pub(crate) struct Cell {
 /// A part of the page that consists of tables, each with its columns.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Tables {
-    /// The bench that counts, and writes the tables.
+    /// The page that contains the tables.
+    pub(crate) page: &'static str,
+    /// The arguments of cargo for the bench that counts, and writes the tables.
     pub(crate) bench: &'static str,
     /// The line before the tables.
     pub(crate) begin: &'static str,
@@ -28,36 +26,26 @@ pub(crate) struct Tables {
     pub(crate) columns: &'static [&'static [&'static str]],
 }
 
-/// Ends the process if Valgrind is not installed, with an error if it `is_required`.
-pub(crate) fn find_valgrind(is_required: bool) {
-    if Command::new("valgrind").arg("--version").output().is_err() {
-        println!("skipped: valgrind is not installed");
-        process::exit(i32::from(is_required));
-    }
-}
-
 impl Tables {
-    /// Prints the counts, and returns whether each of them is about as large as in the guide. If
-    /// `writes`, writes the counts into the guide.
+    /// Prints the counts, and returns whether each of them is about as large as on the page. If
+    /// `writes`, writes the counts into the page.
     pub(crate) fn check(&self, measured: &[Cell], writes: bool) -> bool {
-        let page = fs::read_to_string(GUIDE).expect("the guide is there");
+        let page = fs::read_to_string(self.page).expect("the page exists");
         if writes {
-            fs::write(GUIDE, self.write(&page, measured)).expect("the guide can be written");
+            fs::write(self.page, self.write(&page, measured)).expect("the page can be written");
         }
         let mut wrong = 0;
         for Cell { row, column, tolerance, count } in measured {
             let known = if writes { Some(*count) } else { known_count(&page, row, column) };
             let change = known.map_or(f64::INFINITY, |known| (count / known - 1.0) * 100.0);
-            let verdict = if change.abs() <= *tolerance { "" } else { "  <- not as in the guide" };
+            let verdict = if change.abs() <= *tolerance { "" } else { "  <- not as on the page" };
             wrong += usize::from(!verdict.is_empty());
             println!("{row:42} {column:14} {count:>9.0} {change:>+7.1} %{verdict}");
         }
-        println!("{} counts, {wrong} too far from the guide", measured.len());
+        println!("{} counts, {wrong} too far from the page", measured.len());
         if wrong > 0 {
             let bench = self.bench;
-            println!(
-                "If that is meant: cargo bench -p turnstream-properties --bench {bench} -- --write"
-            );
+            println!("If that is meant: cargo bench {bench} -- --write");
         }
         wrong == 0
     }
@@ -72,7 +60,7 @@ impl Tables {
     }
 }
 
-/// The count of a cell in the guide page.
+/// The count of a cell on the page.
 fn known_count(page: &str, row: &str, column: &str) -> Option<f64> {
     let cells = |line: &str| -> Vec<String> {
         line.trim_matches('|').split('|').map(|cell| cell.trim().to_owned()).collect()
