@@ -1,18 +1,16 @@
 //! The server.
 
 use std::collections::{BTreeMap, HashMap};
-use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::http::request::Parts;
 use axum::http::{HeaderName, HeaderValue, Response, StatusCode, header};
 use axum::routing::{get, post};
-use futures::{StreamExt, stream};
 use serde_json::{Value, json};
 use turnstream::agent::Input;
 use turnstream::env::{Ids, SystemIds};
@@ -23,6 +21,7 @@ use turnstream::{Agent, Error, ErrorKind, History, Run};
 
 use crate::access::{Access, AllowedSites};
 use crate::answer::{Answer, AnswerSettings};
+use crate::answer_body::AnswerBody;
 use crate::authorize::{Authorize, Principal, header_text};
 use crate::body::{Bodies, HeldBody};
 use crate::failure::Failure;
@@ -235,8 +234,9 @@ impl AgentServer {
             let builder = builder
                 .header(header::CONTENT_TYPE, answer.content_type())
                 .header("x-accel-buffering", "no");
-            let held = HeldAnswer { answer: Some(answer), detaches: self.0.detaches_runs };
-            builder.body(stream_body(held, self.0.keep_alive).await?)
+            let Settings { detaches_runs, keep_alive, .. } = *self.0;
+            let body = AnswerBody::start(answer, detaches_runs, keep_alive).await?;
+            builder.body(Body::from_stream(body))
         } else {
             let builder = builder.header(header::CONTENT_TYPE, "application/json");
             builder.body(self.complete(answer).await?.to_string().into())
@@ -420,55 +420,6 @@ struct Received {
     principal: Principal,
     active_run: Slot,
     body: HeldBody,
-}
-
-/// An answer that a response body holds.
-struct HeldAnswer {
-    /// `None` once the body has been dropped.
-    answer: Option<Answer>,
-    /// Whether the run continues after the body has been dropped.
-    detaches: bool,
-}
-
-impl Drop for HeldAnswer {
-    fn drop(&mut self) {
-        if let Some(mut answer) = self.answer.take()
-            && self.detaches
-            && let Ok(runtime) = tokio::runtime::Handle::try_current()
-        {
-            runtime.spawn(async move { while answer.next_bytes().await.is_some() {} });
-        }
-    }
-}
-
-/// The body of a streamed response. Dropping it drops the run, unless runs are detached.
-///
-/// # Errors
-///
-/// Returns the error with which the run ends before the first piece of the answer, so that the
-/// error has a status of its own.
-async fn stream_body(mut held: HeldAnswer, keep_alive: Duration) -> Result<Body, Failure> {
-    let first = match &mut held.answer {
-        None => None,
-        Some(answer) => match tokio::time::timeout(keep_alive, answer.next_bytes()).await {
-            Ok(Some(first)) => Some(first?),
-            Ok(None) | Err(_) => Some(answer.open()?),
-        },
-    };
-    let bytes = stream::unfold((held, first), move |(mut held, first)| async move {
-        if let Some(first) = first {
-            return Some((first, (held, None)));
-        }
-        let answer = held.answer.as_mut()?;
-        let bytes = match tokio::time::timeout(keep_alive, answer.next_bytes()).await {
-            Err(_) => answer.keep_alive(),
-            Ok(None) => return None,
-            Ok(Some(Ok(bytes))) => bytes,
-            Ok(Some(Err(failure))) => answer.error_bytes(&failure),
-        };
-        Some((bytes, (held, None)))
-    });
-    Ok(Body::from_stream(bytes.map(|bytes| Ok::<_, Infallible>(Bytes::from(bytes)))))
 }
 
 fn error_response(wire: Wire, failure: &Failure) -> Response<Body> {

@@ -3,8 +3,10 @@
 use std::collections::HashSet;
 use std::mem;
 use std::sync::Arc;
+use std::task::{Context, Poll, ready};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use bytes::Bytes;
 use futures::StreamExt;
 use serde_json::{Value, json};
 use turnstream::event::{EndReason, Event, Outcome, ToolEvent, Transition};
@@ -144,43 +146,66 @@ impl Answer {
     }
 
     /// Returns the bytes with which the stream opens, before the agent has said anything.
-    pub(crate) fn open(&mut self) -> Result<String, Failure> {
-        self.write(Vec::new())
+    pub(crate) fn open(&mut self) -> Result<Bytes, Failure> {
+        self.write(Vec::new()).map(Bytes::from)
     }
 
     /// Returns bytes that keep the connection alive.
-    pub(crate) fn keep_alive(&self) -> String {
+    pub(crate) fn keep_alive(&self) -> Bytes {
         match self.settings.wire {
             // The vendor's own event would take a number that the next event has.
-            Wire::OpenAiResponses => ": keep-alive\n\n".to_owned(),
-            wire => wire.keep_alive(&self.format, self.written.count),
+            Wire::OpenAiResponses => Bytes::from_static(b": keep-alive\n\n"),
+            wire => wire.keep_alive(&self.format, self.written.count).into(),
         }
     }
 
-    /// Waits for the next bytes of the stream. Returns `None` after its end. If the returned future
-    /// is dropped, nothing is lost.
-    pub(crate) async fn next_bytes(&mut self) -> Option<Result<String, Failure>> {
+    /// Polls for the next bytes of the stream. Returns `None` after its end.
+    pub(crate) fn poll_bytes(
+        &mut self,
+        cx: &mut Context<'_>,
+    ) -> Poll<Option<Result<Bytes, Failure>>> {
         loop {
-            let AnswerState::Running { run, .. } = &mut self.state else { return None };
-            let event = match run.next().await {
-                Some(Ok(Event::Finished(outcome))) => return Some(self.finish(&outcome)),
+            let AnswerState::Running { run, .. } = &mut self.state else {
+                return Poll::Ready(None);
+            };
+            let event = match ready!(run.poll_next_unpin(cx)) {
+                Some(Ok(Event::Finished(outcome))) => {
+                    return Poll::Ready(Some(self.finish(&outcome).map(Bytes::from)));
+                }
                 Some(Ok(event)) => event,
                 // The outcome contains the error.
-                Some(Err(_)) | None => return None,
+                Some(Err(_)) | None => return Poll::Ready(None),
             };
+            if let Some(bytes) = self.continue_text(&event) {
+                return Poll::Ready(Some(Ok(bytes)));
+            }
             let pieces = self.pieces(&event);
             if pieces.is_empty() {
                 continue;
             }
             match self.write(pieces) {
                 Ok(bytes) if bytes.is_empty() => {}
-                written => return Some(written),
+                written => return Poll::Ready(Some(written.map(Bytes::from))),
             }
         }
     }
 
+    /// Writes a piece of text that continues a block. Most events of a run are such pieces.
+    fn continue_text(&mut self, event: &Event) -> Option<Bytes> {
+        let Event::Turn(TurnEvent::TextDelta { index, text }) = event else { return None };
+        let at = self.blocks.open_text(*index)?;
+        let (SentText::OfAllTurns, Some(writer)) = (&self.text, &mut self.written.writer) else {
+            return None;
+        };
+        let mut bytes = Vec::new();
+        writer.continue_text(at, text, &self.format, &mut bytes).then(|| {
+            self.written.count += 1;
+            bytes.into()
+        })
+    }
+
     /// Returns the stream's bytes for an error that has ended it.
-    pub(crate) fn error_bytes(&mut self, failure: &Failure) -> String {
+    pub(crate) fn error_bytes(&mut self, failure: &Failure) -> Bytes {
         let mut frame = self.settings.wire.error_frame(failure.error(), self.written.count);
         if let Some(first) = &self.written.first_event
             && let Ok(mut event) = serde_json::from_str::<Value>(&frame.data)
@@ -194,7 +219,7 @@ impl Answer {
             event["response"] = response;
             frame.data = event.to_string();
         }
-        self.encode(&[frame]) + self.format.body_end
+        (self.encode(&[frame]) + self.format.body_end).into()
     }
 
     /// Waits for the end of the run, and returns the response that is not streamed.
@@ -482,6 +507,11 @@ impl Blocks {
             true => self.count - 1,
             false => self.start(Some((index, kind))),
         }
+    }
+
+    /// Returns the index of the open block, if a piece of text would only continue it.
+    fn open_text(&self, index: u32) -> Option<u32> {
+        (self.open == Some((index, BlockKind::Text))).then(|| self.count - 1)
     }
 
     /// Returns the index of the block to which a piece of text belongs, and whether the text begins

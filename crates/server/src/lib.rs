@@ -115,6 +115,7 @@
 mod access;
 mod agent_server;
 mod answer;
+mod answer_body;
 mod authorize;
 mod body;
 mod chat;

@@ -58,12 +58,13 @@ pub struct FrameFormat {
     /// The bytes after the last frame. They are empty, except in a JSON array.
     pub body_end: &'static str,
     layout: Layout,
-    line_end: &'static str,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Layout {
     Events,
+    /// Events whose lines end with CR LF.
+    GeminiEvents,
     JsonLines,
     JsonArray,
 }
@@ -74,7 +75,6 @@ impl FrameFormat {
         content_type: "text/event-stream; charset=utf-8",
         body_end: "",
         layout: Layout::Events,
-        line_end: "\n",
     };
 
     /// The JSON lines format, with a JSON document on each line.
@@ -86,19 +86,20 @@ impl FrameFormat {
         content_type: "application/json; charset=utf-8",
         body_end: "]",
         layout: Layout::JsonArray,
-        line_end: "\r\n",
     };
 
     /// The format for server-sent events, as sent by Gemini.
     pub(in crate::provider) const GEMINI_EVENTS: Self =
-        Self { content_type: "text/event-stream", line_end: "\r\n", ..Self::EVENTS };
+        Self { content_type: "text/event-stream", layout: Layout::GeminiEvents, ..Self::EVENTS };
 
     /// Encodes the `n`th frame of a body, counted from 0. Line separators such as U+2028 are
     /// escaped, because some clients split lines at them.
     pub fn encode(&self, frame: &Frame, n: usize) -> String {
         let mut out = Vec::with_capacity(frame.data.len() + 64);
         match self.layout {
-            Layout::Events => write_frame(&mut out, frame.event.as_deref(), &frame.data),
+            Layout::Events | Layout::GeminiEvents => {
+                write_frame(&mut out, frame.event.as_deref(), &frame.data);
+            }
             Layout::JsonLines => {
                 out.extend_from_slice(frame.data.as_bytes());
                 out.push(b'\n');
@@ -111,9 +112,21 @@ impl FrameFormat {
         escape_line_separators(&mut out, 0);
         let text = String::from_utf8(out)
             .unwrap_or_else(|error| String::from_utf8_lossy(error.as_bytes()).into_owned());
-        match self.line_end {
+        match self.line_end() {
             "\n" => text,
             line_end => text.replace('\n', line_end),
+        }
+    }
+
+    /// Returns whether both formats write a frame in the same way.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.layout == other.layout
+    }
+
+    fn line_end(&self) -> &'static str {
+        match self.layout {
+            Layout::Events | Layout::JsonLines => "\n",
+            Layout::GeminiEvents | Layout::JsonArray => "\r\n",
         }
     }
 
@@ -122,8 +135,10 @@ impl FrameFormat {
     /// ignore empty lines.
     pub(super) fn comment(&self) -> String {
         match self.layout {
-            Layout::Events if *self != Self::GEMINI_EVENTS => ": keep-alive\n\n".to_owned(),
-            Layout::Events | Layout::JsonLines | Layout::JsonArray => self.line_end.to_owned(),
+            Layout::Events => ": keep-alive\n\n".to_owned(),
+            Layout::GeminiEvents | Layout::JsonLines | Layout::JsonArray => {
+                self.line_end().to_owned()
+            }
         }
     }
 }

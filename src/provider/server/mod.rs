@@ -58,6 +58,6 @@ pub(super) use error_body::{default_status, error_message, message_with_phrase};
 pub(super) use server_wire::ServerWire;
 pub(super) use text_template::{NUMBER_MARK, TEXT_MARK, TextTemplate};
 pub(super) use wire_writer::{
-    BufferedCall, REFUSAL_WITHOUT_TEXT, SignFn, UnsupportedContent, WireWriter, WriterOutput,
-    call_id_or_generated,
+    BufferedCall, REFUSAL_WITHOUT_TEXT, SignFn, TextFrame, UnsupportedContent, WireWriter,
+    WriterOutput, call_id_or_generated,
 };

@@ -65,6 +65,79 @@ fn reasoning_is_signed_only_if_the_caller_signs_it() {
     }
 }
 
+/// Writes pieces, and returns the body and the number of pieces that continued a text.
+fn body(wire: Wire, path: &str, pieces: &[(u32, ContentDelta)], continues: bool) -> (String, u32) {
+    let format = wire.frame_format(path);
+    let mut turn = begin(wire, &json!({}), |_| Some("S".into()));
+    let (mut body, mut count, mut continued) = (Vec::new(), 0, 0);
+    for (index, piece) in pieces {
+        if let ContentDelta::Text(text) = piece
+            && continues
+            && turn.continue_text(*index, text, &format, &mut body)
+        {
+            (count, continued) = (count + 1, continued + 1);
+            continue;
+        }
+        for frame in turn.write([(*index, piece.clone())]).unwrap() {
+            body.extend_from_slice(format.encode(&frame, count).as_bytes());
+            count += 1;
+        }
+    }
+    for frame in turn.stop(&StopReason::Stop, Usage::default()).unwrap() {
+        body.extend_from_slice(format.encode(&frame, count).as_bytes());
+        count += 1;
+    }
+    (String::from_utf8(body).unwrap(), continued)
+}
+
+#[test]
+fn a_continued_text_has_the_same_bytes_as_a_written_one() {
+    let text = |index, text: &str| (index, ContentDelta::Text(text.to_owned()));
+    let pieces = [
+        text(0, "a"),
+        text(0, ""),
+        text(0, "\u{2028}\"\r\n\\ä"),
+        (1, ContentDelta::Reasoning(crate::turn::ReasoningKind::Trace, "hm".into())),
+        text(2, "b"),
+        text(2, "c"),
+        text(3, "another block"),
+        text(3, "d"),
+        (4, ContentDelta::CallStart { call_id: "x".into(), name: "f".into() }),
+        (4, ContentDelta::CallArgs("{}".into())),
+        (4, ContentDelta::CallEnd),
+        text(5, "e"),
+        text(5, "f"),
+    ];
+    for wire in Wire::ALL {
+        for path in ["/", "/?alt=sse"] {
+            let (written, _) = body(wire, path, &pieces, false);
+            let (continued, count) = body(wire, path, &pieces, true);
+            assert_eq!(continued, written, "{wire}");
+            assert!(count >= 5, "{wire}: {count} pieces were continued");
+        }
+    }
+    for (wire, block) in [(Wire::OpenAiChat, None), (Wire::OpenAiResponses, Some("refusal"))] {
+        let refused = [(0, ContentDelta::Refusal("no".into())), text(0, "a"), text(0, "b")];
+        assert_eq!(body(wire, "/", &refused, true).0, body(wire, "/", &refused, false).0);
+        assert!(block.is_none() || body(wire, "/", &refused, true).0.contains("refusal"));
+    }
+}
+
+#[test]
+fn a_signature_is_not_delayed_by_a_continued_text() {
+    let text = |text: &str| (0, ContentDelta::Text(text.to_owned()));
+    let signature = ContentDelta::HiddenReasoning("S1".into());
+    let pieces = [text("a"), text("b"), (1, signature), text("c"), text("d")];
+    for path in ["/", "/?alt=sse"] {
+        let (continued, count) = body(Wire::Gemini, path, &pieces, true);
+        assert_eq!(continued, body(Wire::Gemini, path, &pieces, false).0);
+        assert_eq!(count, 2);
+        let [b, signature, d] =
+            ["\"b\"", "S1", "\"d\""].map(|part| continued.find(part).expect("it is written"));
+        assert!(b < signature && signature < d, "{continued}");
+    }
+}
+
 #[test]
 fn a_value_is_issued_with_the_frame_that_contains_it() {
     for wire in [Wire::Anthropic, Wire::OpenAiChat, Wire::OpenAiResponses] {

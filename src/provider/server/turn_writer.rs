@@ -6,7 +6,7 @@ use std::mem;
 use crate::error::{Error, ErrorKind};
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::ContentDelta;
-use crate::provider::server::frame::Frame;
+use crate::provider::server::frame::{Frame, FrameFormat};
 use crate::provider::server::wire::Wire;
 use crate::provider::server::wire_writer::{TurnStart, UnsupportedContent, WireWriter};
 use crate::usage::Usage;
@@ -47,6 +47,27 @@ impl TurnWriter {
         }
         self.writer.flush();
         Ok(mem::take(&mut self.writer.output().frames))
+    }
+
+    /// Appends a piece of text to a body, if it continues the text that was written last, and
+    /// returns whether it did. Otherwise, the piece must be [written](Self::write).
+    ///
+    /// The bytes are those of the single frame that `write` would return, [encoded] in the body's
+    /// format. They need a fraction of the instructions, because only the text is encoded.
+    ///
+    /// [encoded]: FrameFormat::encode
+    pub fn continue_text(
+        &mut self,
+        index: u32,
+        text: &str,
+        format: &FrameFormat,
+        body: &mut Vec<u8>,
+    ) -> bool {
+        let number = self.writer.continue_text(index, text);
+        if let Some(number) = number {
+            self.writer.output().write_text(text, number, format, body);
+        }
+        number.is_some()
     }
 
     /// Ends the turn, and returns its last frames.

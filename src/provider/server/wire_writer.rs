@@ -4,7 +4,7 @@ use serde_json::{Map, Value};
 
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
-use crate::provider::server::frame::{Frame, Issued};
+use crate::provider::server::frame::{Frame, FrameFormat, Issued};
 use crate::provider::server::text_template::TextTemplate;
 use crate::usage::Usage;
 
@@ -38,6 +38,11 @@ pub(in crate::provider) trait WireWriter: Send {
     /// Writes a piece of the content block with this index.
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent>;
 
+    /// Counts a piece of text as written, and returns its number, if the wire would write it as a
+    /// frame of the current template and nothing else. Returns `None` if it must be
+    /// [written](Self::write).
+    fn continue_text(&mut self, index: u32, text: &str) -> Option<usize>;
+
     /// Writes any buffered content.
     fn flush(&mut self) {}
 
@@ -66,6 +71,25 @@ impl WriterOutput {
     /// Takes the template for these frames, if the last frame with text was one of them.
     pub(in crate::provider) fn take_template(&mut self, of: TextFrame) -> Option<TextTemplate> {
         self.template.take_if(|(last, _)| *last == of).map(|(_, template)| template)
+    }
+
+    /// Returns whether the next frame would only contain another text than the template's last one.
+    pub(in crate::provider) fn continues(&self, of: TextFrame) -> bool {
+        let is_same = matches!(&self.template, Some((last, _)) if *last == of);
+        is_same && self.issued.is_empty() && self.frames.is_empty()
+    }
+
+    /// Writes a frame of the current template to a body.
+    pub(super) fn write_text(
+        &mut self,
+        text: &str,
+        number: usize,
+        format: &FrameFormat,
+        body: &mut Vec<u8>,
+    ) {
+        if let Some((_, template)) = &mut self.template {
+            template.write(text, number, format, body);
+        }
     }
 
     /// Adds a frame with this text and number, and keeps the template for the next ones.

@@ -139,6 +139,11 @@ impl WireWriter for MessageWriter {
         &mut self.out
     }
 
+    fn continue_text(&mut self, index: u32, _text: &str) -> Option<usize> {
+        let is_open = matches!(self.open_block, Some((at, OpenBlock::Text)) if at == index);
+        (is_open && self.out.continues(("text", index))).then_some(0)
+    }
+
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
             ContentDelta::Text(piece) | ContentDelta::Refusal(piece) => {

@@ -84,6 +84,10 @@ impl WireWriter for LineWriter {
         &mut self.out
     }
 
+    fn continue_text(&mut self, _index: u32, _text: &str) -> Option<usize> {
+        self.out.continues(("content", 0)).then_some(0)
+    }
+
     fn write(&mut self, _index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
         match delta {
             ContentDelta::Text(piece) => self.write_text("content", &piece),

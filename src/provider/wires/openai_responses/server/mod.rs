@@ -11,8 +11,9 @@ use self::item::{ItemStatus, OpenItem, OutputItemKind};
 use crate::item::StopReason;
 use crate::provider::codec::content_delta::{ContentDelta, SignatureTarget};
 use crate::provider::server::{
-    Frame, NUMBER_MARK, REFUSAL_WITHOUT_TEXT, ServerWire, SignFn, TEXT_MARK, TextTemplate,
-    TurnStart, UnsupportedContent, WireWriter, WriterOutput, call_id_or_generated, openai_errors,
+    Frame, NUMBER_MARK, REFUSAL_WITHOUT_TEXT, ServerWire, SignFn, TEXT_MARK, TextFrame,
+    TextTemplate, TurnStart, UnsupportedContent, WireWriter, WriterOutput, call_id_or_generated,
+    openai_errors,
 };
 use crate::turn::ReasoningKind;
 use crate::usage::Usage;
@@ -182,9 +183,7 @@ impl ResponseWriter {
     fn write_piece(&mut self, piece: &str) {
         let Some((index, mut open)) = self.open_item.take() else { return };
         open.text.push_str(piece);
-        // The frames of an item have the same position among the items.
-        let position = u32::try_from(self.output_items.len()).unwrap_or(u32::MAX);
-        let frames = (open.text_event_prefix(), position);
+        let frames = self.piece_frames(open.text_event_prefix());
         let template = self.out.take_template(frames).unwrap_or_else(|| {
             let delta = self.item_event(index, &open, "delta", &json!(TEXT_MARK));
             let name = format!("{}.delta", open.text_event_prefix());
@@ -193,6 +192,12 @@ impl ResponseWriter {
         self.out.push_text(frames, template, piece, self.frame_count);
         self.frame_count += 1;
         self.open_item = Some((index, open));
+    }
+
+    /// Identifies the frames with pieces of the open item, which have the same position among the
+    /// items.
+    fn piece_frames(&self, text_event_prefix: &'static str) -> TextFrame {
+        (text_event_prefix, u32::try_from(self.output_items.len()).unwrap_or(u32::MAX))
     }
 
     /// Returns the data of an event for an open item or for its only part.
@@ -225,6 +230,18 @@ impl ResponseWriter {
 impl WireWriter for ResponseWriter {
     fn output(&mut self) -> &mut WriterOutput {
         &mut self.out
+    }
+
+    fn continue_text(&mut self, index: u32, text: &str) -> Option<usize> {
+        let (at, open) = self.open_item.as_ref()?;
+        let frames = self.piece_frames(open.text_event_prefix());
+        if *at != index || !open.is_text() || !self.out.continues(frames) {
+            return None;
+        }
+        let (_, open) = self.open_item.as_mut()?;
+        open.text.push_str(text);
+        self.frame_count += 1;
+        Some(self.frame_count - 1)
     }
 
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {
