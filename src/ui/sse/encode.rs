@@ -45,7 +45,10 @@ impl EncodeEvents for SseEncoder {
         }
         self.number += 1;
         let shown = self.error_texts.event(event).map_or(Cow::Borrowed(event), Cow::Owned);
-        write_text(out, format_args!("id: {}\n", self.number));
+        out.extend_from_slice(b"id: ");
+        // Writing to a vector does not fail.
+        let _ = serde_json::to_writer(&mut *out, &self.number);
+        out.push(b'\n');
         write_data(out, &*shown);
     }
 
