@@ -8,10 +8,11 @@
 //! Servers and clients are processes of their own. Each needs a descriptor for each reader:
 //! `ulimit -n` has to allow them. Linux only, because the memory is read from `/proc`.
 
+mod process;
+
 use std::convert::Infallible;
-use std::io::{BufRead, BufReader, Read};
+use std::io::Read;
 use std::net::SocketAddr;
-use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use axum::Router;
@@ -24,6 +25,8 @@ use tokio::net::TcpSocket;
 use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream_server::{ChatLimits, ChatServer, ConnectionLimits, listen, serve};
+
+use self::process::{Process, end_of_input, print_descriptor_limit};
 
 const PATH: &str = "/sessions/s/events";
 
@@ -103,56 +106,19 @@ async fn read_slowly(address: SocketAddr, count: usize) {
     end_of_input().await;
 }
 
-async fn end_of_input() {
-    let ended = tokio::task::spawn_blocking(|| std::io::stdin().read_to_end(&mut Vec::new()));
-    drop(ended.await);
-}
-
-/// A process of this program. Dropping it ends the process.
-struct Process {
-    child: Child,
-    output: BufReader<std::process::ChildStdout>,
-}
-
-impl Process {
-    fn start(words: &[&str]) -> Self {
-        let program = std::env::current_exe().expect("the path of the program");
-        let mut command = Command::new(program);
-        command.args(words).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("a process");
-        let output = BufReader::new(child.stdout.take().expect("it is piped"));
-        Self { child, output }
-    }
-
-    fn line(&mut self) -> String {
-        let mut line = String::new();
-        self.output.read_line(&mut line).expect("a line");
-        assert!(!line.is_empty(), "the process has ended");
-        line.trim().to_owned()
-    }
-
-    /// The memory of the process that is in use, in bytes, once it no longer grows.
-    fn memory(&self) -> usize {
-        let mut last = 0;
-        loop {
-            std::thread::sleep(Duration::from_millis(500));
-            let path = format!("/proc/{}/status", self.child.id());
-            let status = std::fs::read_to_string(path).expect("the status of the process");
-            let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-            let kib = line.and_then(|line| line.trim().strip_suffix("kB"));
-            let kib: usize = kib.and_then(|kib| kib.trim().parse().ok()).expect("a size");
-            if kib <= last + 64 {
-                return kib << 10;
-            }
-            last = kib;
+/// The memory of a process that is in use, in bytes, once it no longer grows.
+fn memory(process: &Process) -> usize {
+    let mut last = 0;
+    loop {
+        std::thread::sleep(Duration::from_millis(500));
+        let status = process.status_file("status");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let kib = line.and_then(|line| line.trim().strip_suffix("kB"));
+        let kib: usize = kib.and_then(|kib| kib.trim().parse().ok()).expect("a size");
+        if kib <= last + 64 {
+            return kib << 10;
         }
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        last = kib;
     }
 }
 
@@ -189,9 +155,9 @@ fn memory_per_reader(server: &str, count: usize) -> usize {
         (client, started.elapsed())
     };
     let (_first_client, _) = connect(first);
-    let before = serving.memory();
+    let before = memory(&serving);
     let (_client, time) = connect(count - first);
-    let after = serving.memory();
+    let after = memory(&serving);
     let per_reader = after.saturating_sub(before) / (count - first);
     println!(
         "{server}: {} MiB for {count} readers, {per_reader} bytes for each; the last {} connected in {time:.1?}",
@@ -202,9 +168,7 @@ fn memory_per_reader(server: &str, count: usize) -> usize {
 }
 
 fn measure(count: usize) {
-    let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
-    let descriptors = limits.lines().find(|line| line.starts_with("Max open files"));
-    println!("{}", descriptors.unwrap_or("the descriptor limit is unknown"));
+    print_descriptor_limit();
     let (bare, chat) = (memory_per_reader("bare", count), memory_per_reader("chat", count));
     println!("a reader needs {} bytes more than with axum alone", chat.saturating_sub(bare));
 }

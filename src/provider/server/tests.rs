@@ -116,10 +116,10 @@ fn a_continued_text_has_the_same_bytes_as_a_written_one() {
             assert!(count >= 5, "{wire}: {count} pieces were continued");
         }
     }
-    for (wire, block) in [(Wire::OpenAiChat, None), (Wire::OpenAiResponses, Some("refusal"))] {
-        let refused = [(0, ContentDelta::Refusal("no".into())), text(0, "a"), text(0, "b")];
-        assert_eq!(body(wire, "/", &refused, true).0, body(wire, "/", &refused, false).0);
-        assert!(block.is_none() || body(wire, "/", &refused, true).0.contains("refusal"));
+    // On these wires, text that follows a refusal in its block is written differently.
+    let refused = [(0, ContentDelta::Refusal("no".into())), text(0, "a"), text(0, "b")];
+    for wire in [Wire::OpenAiChat, Wire::OpenAiResponses] {
+        assert_eq!(body(wire, "/", &refused, true).0, body(wire, "/", &refused, false).0, "{wire}");
     }
 }
 
