@@ -66,13 +66,18 @@ fn reasoning_is_signed_only_if_the_caller_signs_it() {
 }
 
 /// Writes pieces, and returns the body and the number of pieces that continued a text.
-fn body(wire: Wire, path: &str, pieces: &[(u32, ContentDelta)], continues: bool) -> (String, u32) {
+fn body(
+    wire: Wire,
+    path: &str,
+    pieces: &[(u32, ContentDelta)],
+    may_continue: bool,
+) -> (String, u32) {
     let format = wire.frame_format(path);
     let mut turn = begin(wire, &json!({}), |_| Some("S".into()));
     let (mut body, mut count, mut continued) = (Vec::new(), 0, 0);
     for (index, piece) in pieces {
         if let ContentDelta::Text(text) = piece
-            && continues
+            && may_continue
             && turn.continue_text(*index, text, &format, &mut body)
         {
             (count, continued) = (count + 1, continued + 1);
