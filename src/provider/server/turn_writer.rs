@@ -49,13 +49,20 @@ impl TurnWriter {
         Ok(mem::take(&mut self.writer.output().frames))
     }
 
-    /// Appends a piece of text to a body, if it continues the text that was written last, and
-    /// returns whether it did. Otherwise, the piece must be [written](Self::write).
+    /// Appends a piece of text to a body, if [`write`](Self::write) would return only a frame that
+    /// differs from the last frame with text in its text and its number. Returns whether it did;
+    /// otherwise, the piece must be written.
     ///
-    /// The bytes are those of the single frame that `write` would return, [encoded] in the body's
-    /// format. They need a fraction of the instructions, because only the text is encoded.
+    /// The bytes are those of that frame, [encoded] in the body's format. They need a fraction of
+    /// the instructions, because only the text is encoded.
+    ///
+    /// The frames that the writer has returned must already be in the body: this one is written as
+    /// a later frame, after a comma in a JSON array. A piece that has been appended is a frame, and
+    /// the caller must count it in the number of frames that it passes to [`encode`][encoded],
+    /// [`error_frame`](Wire::error_frame) and [`keep_alive`](Wire::keep_alive).
     ///
     /// [encoded]: FrameFormat::encode
+    #[must_use = "a piece that was not appended must be written"]
     pub fn continue_text(
         &mut self,
         index: u32,
