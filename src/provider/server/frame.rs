@@ -118,11 +118,6 @@ impl FrameFormat {
         }
     }
 
-    /// Returns whether both formats write a frame in the same way.
-    pub(super) fn is_same(&self, other: &Self) -> bool {
-        self.layout == other.layout
-    }
-
     fn line_end(&self) -> &'static str {
         match self.layout {
             Layout::Events | Layout::JsonLines => "\n",

@@ -112,6 +112,10 @@ fn a_continued_text_has_the_same_bytes_as_a_written_one() {
         (4, ContentDelta::CallEnd),
         text(5, "e"),
         text(5, "f"),
+        // The call has ended the block, so that this text begins another one.
+        (6, ContentDelta::CallStart { call_id: "y".into(), name: "f".into() }),
+        (6, ContentDelta::CallEnd),
+        text(5, "g"),
     ];
     for wire in Wire::ALL {
         for path in ["/", "/?alt=sse"] {
@@ -121,10 +125,18 @@ fn a_continued_text_has_the_same_bytes_as_a_written_one() {
             assert!(count >= 5, "{wire}: {count} pieces were continued");
         }
     }
-    // On these wires, text that follows a refusal in its block is written differently.
-    let refused = [(0, ContentDelta::Refusal("no".into())), text(0, "a"), text(0, "b")];
-    for wire in [Wire::OpenAiChat, Wire::OpenAiResponses] {
-        assert_eq!(body(wire, "/", &refused, true).0, body(wire, "/", &refused, false).0, "{wire}");
+}
+
+#[test]
+fn text_after_a_refusal_in_its_block_continues_it_except_on_chat() {
+    let text = |text: &str| (0, ContentDelta::Text(text.to_owned()));
+    let pieces = [(0, ContentDelta::Refusal("no".into())), text("a"), text("b")];
+    for (wire, expected) in
+        [(Wire::Anthropic, 2), (Wire::OpenAiChat, 1), (Wire::OpenAiResponses, 2)]
+    {
+        let (continued, count) = body(wire, "/", &pieces, true);
+        assert_eq!(continued, body(wire, "/", &pieces, false).0, "{wire}");
+        assert_eq!(count, expected, "{wire}");
     }
 }
 

@@ -58,7 +58,7 @@ impl TextTemplate {
         format: &FrameFormat,
         body: &mut Vec<u8>,
     ) {
-        if !matches!(&self.in_body, Some((known, _)) if known.is_same(format)) {
+        if !matches!(&self.in_body, Some((known, _)) if known == format) {
             let frame = format.encode(&self.frame(TEXT_MARK, NUMBER_MARK), 1);
             self.in_body = Some((*format, Slots::of(&frame)));
         }

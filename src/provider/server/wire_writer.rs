@@ -73,10 +73,10 @@ impl WriterOutput {
         self.template.take_if(|(last, _)| *last == of).map(|(_, template)| template)
     }
 
-    /// Returns whether the next frame would only contain another text than the template's last one.
+    /// Returns whether the last frame with text was one of these, so that the next one would only
+    /// contain another text and number.
     pub(in crate::provider) fn continues(&self, of: TextFrame) -> bool {
-        let is_same = matches!(&self.template, Some((last, _)) if *last == of);
-        is_same && self.issued.is_empty() && self.frames.is_empty()
+        matches!(&self.template, Some((last, _)) if *last == of)
     }
 
     /// Writes a frame of the current template to a body.

@@ -173,8 +173,7 @@ impl WireWriter for ContentWriter {
     }
 
     fn continue_text(&mut self, _index: u32, _text: &str) -> Option<usize> {
-        let is_next = self.pending_signature.is_none() && self.buffered_calls.is_empty();
-        (is_next && self.out.continues(("text", 0))).then_some(0)
+        (self.pending_signature.is_none() && self.out.continues(("text", 0))).then_some(0)
     }
 
     fn write(&mut self, index: u32, delta: ContentDelta) -> Result<(), UnsupportedContent> {

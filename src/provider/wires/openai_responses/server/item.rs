@@ -44,10 +44,6 @@ impl OpenItem {
         format!("{prefix}_{answer}_{index}")
     }
 
-    pub(super) fn is_text(&self) -> bool {
-        matches!(self.kind, OutputItemKind::Text)
-    }
-
     pub(super) fn is_call(&self) -> bool {
         matches!(self.kind, OutputItemKind::Call { .. })
     }

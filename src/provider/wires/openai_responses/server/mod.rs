@@ -235,7 +235,7 @@ impl WireWriter for ResponseWriter {
     fn continue_text(&mut self, index: u32, text: &str) -> Option<usize> {
         let (at, open) = self.open_item.as_ref()?;
         let frames = self.piece_frames(open.text_event_prefix());
-        if *at != index || !open.is_text() || !self.out.continues(frames) {
+        if *at != index || !self.out.continues(frames) {
             return None;
         }
         let (_, open) = self.open_item.as_mut()?;
