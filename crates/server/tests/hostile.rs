@@ -1,6 +1,13 @@
 //! Clients that mean harm.
 
+use std::time::Duration;
+
+use axum::http::Request;
+use futures::StreamExt;
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::ui::ClientLimits;
 use turnstream::{Agent, Error, ErrorKind};
@@ -125,7 +132,8 @@ async fn many_values_and_calls_are_refused_quickly() {
 
 #[tokio::test]
 async fn separators_of_lines_in_a_text_do_not_break_the_stream() {
-    let text = "one\u{2028}two\u{2029}three\u{85}four\r\nfive";
+    // The second piece, which is all but the first word, continues the text.
+    let text = "zero one\u{2028}two\u{2029}three\u{85}four\r\nfive";
     let model = Scripted::from_fn(move |_, _| Reply::text(text));
     let served = Served::agent(Agent::new(model)).await;
     let body = json!({
@@ -147,17 +155,23 @@ async fn separators_of_lines_in_a_text_do_not_break_the_stream() {
 
 #[tokio::test(start_paused = true)]
 async fn a_silent_agent_keeps_its_connection_alive() {
-    use futures::StreamExt;
     let model = Scripted::from_fn(|_, _| Reply::new().hang());
     let agents = AgentServer::new().with_model("assistant", Agent::new(model));
-    let served = Served::router(agents.router()).await;
     let body = json!({
         "model": "assistant", "stream": true, "messages": [{ "role": "user", "content": "Hi" }],
     });
-    let response = served.request("/v1/chat/completions", &body).send().await.unwrap();
-    let mut bytes = response.bytes_stream();
+    let request = Request::post("/v1/chat/completions").header("host", "localhost");
+    let request = request.header("content-type", "application/json").body(body.to_string());
+    // Without a connection, whose bytes could arrive later than the paused time says.
+    let service = TowerToHyperService::new(agents.router());
+    let response = service.call(request.unwrap()).await.unwrap();
+    let mut bytes = response.into_body().into_data_stream();
     let opening = bytes.next().await.unwrap().unwrap();
     assert!(opening.starts_with(b"data: {"), "{opening:?}");
-    let ping = bytes.next().await.unwrap().unwrap();
-    assert_eq!(ping.as_ref(), b": keep-alive\n\n");
+    for _ in 0..3 {
+        let silent_since = Instant::now();
+        let ping = bytes.next().await.unwrap().unwrap();
+        assert_eq!(ping.as_ref(), b": keep-alive\n\n");
+        assert_eq!(silent_since.elapsed(), Duration::from_secs(15));
+    }
 }

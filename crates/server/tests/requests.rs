@@ -299,6 +299,25 @@ async fn a_failure_in_the_middle_of_a_stream_is_an_error_of_the_wire() {
     assert!(!answered.text.contains("[DONE]") && !answered.text.contains("broken"), "{answered:?}");
 }
 
+#[tokio::test]
+async fn a_failure_in_the_middle_of_a_response_has_the_next_sequence_number() {
+    let error = || Error::new(ErrorKind::InvalidRequest, "broken");
+    let model = Scripted::from_fn(move |_, _| Reply::new().say("Well, it is five.").fail(error()));
+    let served = Served::agent(Agent::new(model)).await;
+    let body = json!({ "model": "assistant", "input": "Hi", "stream": true });
+    let answered = served.post("/v1/responses", &body).await;
+    let data = answered.text.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+    let numbers: Vec<_> = events.iter().map(|event| event["sequence_number"].as_u64()).collect();
+    let expected: Vec<_> = (0..).map(Some).take(events.len()).collect();
+    assert_eq!(numbers, expected, "{answered:?}");
+    let deltas = events.iter().filter(|event| event["type"] == "response.output_text.delta");
+    assert_eq!(deltas.count(), 4, "{answered:?}");
+    let last = events.last().unwrap();
+    assert_eq!(last["type"], "response.failed");
+    assert_eq!(last["response"]["id"], events[0]["response"]["id"]);
+}
+
 /// An agent whose model remembers nothing but its history, and tells how long it is.
 fn counting_agent() -> Agent {
     Agent::new(Scripted::from_fn(|request, _| {
