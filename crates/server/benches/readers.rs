@@ -51,7 +51,9 @@ fn main() {
             let address = address.parse().expect("an address");
             runtime.block_on(read_slowly(address, count.parse().expect("a number")));
         }
-        _ => measure(words.first().and_then(|count| count.parse().ok()).unwrap_or(1_000)),
+        [count] => measure(count.parse().expect("a number")),
+        [] => measure(1_000),
+        _ => panic!("usage: readers [COUNT]"),
     }
 }
 

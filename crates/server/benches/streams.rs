@@ -42,7 +42,8 @@ const PATH: &str = "/v1/chat/completions";
 const TOKEN: &str = "streams ";
 /// How often each server is measured.
 const ROUNDS: usize = 3;
-/// The maximum ratio of the CPU times.
+/// The maximum ratio of the CPU times. It is not checked if there is no time between two tokens,
+/// because servers then send many in one piece.
 const MAX_RATIO: f64 = 1.5;
 /// The unit of CPU times in `/proc`, on all architectures of Linux.
 const TICKS_PER_SECOND: f64 = 100.0;
@@ -73,7 +74,8 @@ fn main() {
             println!("{}", runtime.block_on(read_all(address, load.clients)));
         }
         [clients, tokens, gap] => measure(Load::parse([clients, tokens, gap])),
-        _ => measure(Load::parse(["1000", "400", "50"])),
+        [] => measure(Load::parse(["1000", "400", "50"])),
+        _ => panic!("usage: streams [CLIENTS TOKENS MILLISECONDS]"),
     }
 }
 
