@@ -3,10 +3,9 @@
 use std::time::Duration;
 
 use axum::{Router, http::header::CONTENT_SECURITY_POLICY, response::Html, routing::get};
-use futures::FutureExt;
 use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
-use turnstream_server::{ChatServer, ConnectionLimits, listen, serve, stop_signal};
+use turnstream_server::{ChatServer, listen};
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> std::io::Result<()> {
@@ -19,7 +18,6 @@ async fn main() -> std::io::Result<()> {
     let listener = listen(([127, 0, 0, 1], 0).into())?;
     println!("http://{}", listener.local_addr()?);
     let server = ChatServer::new(Agent::new(model)).with_routes(page);
-    let stop = stop_signal().then(|()| server.shut_down(Duration::ZERO));
-    serve(listener, server.router(), ConnectionLimits::default(), stop).await;
+    server.serve(listener, Duration::ZERO).await;
     Ok(())
 }

@@ -134,7 +134,22 @@ pub struct Args {
 }
 
 /// Parses the words after the program's name. An error is one line for the user.
-pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
+    let unknown = |flag: &str, _: &mut dyn FnMut() -> Result<String, String>| {
+        Err(format!("there is no flag `{flag}`; see --help, or put `--` before the prompt"))
+    };
+    parse_with(words, unknown)
+}
+
+/// Parses the words of a program that has further flags. `parse_further` receives a flag that the
+/// program `turnstream` does not have, and a function that takes the flag's value.
+pub fn parse_with(
+    words: impl IntoIterator<Item = OsString>,
+    mut parse_further: impl FnMut(
+        &str,
+        &mut dyn FnMut() -> Result<String, String>,
+    ) -> Result<(), String>,
+) -> Result<Command, String> {
     let mut args = Args::default();
     let mut prompt: Vec<String> = Vec::new();
     let mut words = words.into_iter().map(|word| {
@@ -202,11 +217,7 @@ pub fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, Strin
                 let delay: u32 = value.parse().map_err(wrong)?;
                 args.offline_delay = Some(Duration::from_millis(delay.into()));
             }
-            _ => {
-                return Err(format!(
-                    "there is no flag `{flag}`; see --help, or put `--` before the prompt"
-                ));
-            }
+            _ => parse_further(flag, &mut given)?,
         }
     }
     if args.no_tools && !args.servers.is_empty() {

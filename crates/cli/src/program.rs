@@ -204,10 +204,7 @@ async fn run_with_servers(
 
 /// Describes what is about to run, for the first line of the output.
 fn describe_run(choice: &ProviderChoice, args: &Args, directory: &Path) -> String {
-    let model = match choice.name {
-        ProviderName::Offline => "the offline model, whose words are scripted".to_owned(),
-        name => format!("{} ({})", choice.model, name.as_str()),
-    };
+    let model = choice.describe();
     match args.no_tools {
         true => format!("agent: {model}, without tools"),
         false => format!("agent: {model}, in {}", directory.display()),

@@ -46,7 +46,7 @@ pub struct ProviderChoice {
     api_key: Option<String>,
     plain_http: bool,
     /// The environment variable of the key; empty for none.
-    pub key_variable: &'static str,
+    pub(crate) key_variable: &'static str,
     /// The offline model's pause after each word.
     pub offline_pause: Duration,
 }
@@ -120,8 +120,29 @@ impl ProviderChoice {
         })
     }
 
+    /// Describes the model for the user.
+    pub fn describe(&self) -> String {
+        match self.name {
+            ProviderName::Offline => "the offline model, whose words are scripted".to_owned(),
+            name => format!("{} ({})", self.model, name.as_str()),
+        }
+    }
+
     /// Builds the provider. No request is sent; only the offline model starts its server here.
+    ///
+    /// # Errors
+    ///
+    /// Describes the error in terms of the command line.
     pub async fn build_provider(self) -> Result<Arc<dyn Provider>, Error> {
+        let key_variable = self.key_variable;
+        let built = self.build().await;
+        built.map_err(|error| {
+            let message = describe_error(&error, key_variable);
+            Error::new(error.kind(), message).with_source(error)
+        })
+    }
+
+    async fn build(self) -> Result<Arc<dyn Provider>, Error> {
         let Self {
             name, model, dialect, base_url, api_key: key, plain_http, offline_pause, ..
         } = self;
@@ -155,7 +176,7 @@ impl ProviderChoice {
 
 /// Describes an error in terms of the command line. `variable` is the environment variable of the
 /// key.
-pub fn describe_error(error: &Error, variable: &str) -> String {
+pub(crate) fn describe_error(error: &Error, variable: &str) -> String {
     let message = error.message().replace("`allow_plain_http`", "`--plain-http`");
     match error.auth_problem() {
         Some(AuthProblem::MissingKey) if !variable.is_empty() => {

@@ -10,6 +10,9 @@ use turnstream::{Error, ErrorKind};
 
 use crate::authorize::{Authorize, Principal, header_text};
 
+/// Characters that occur in other URLs, but not in an origin.
+const NOT_IN_HOSTS: [char; 6] = ['/', '*', '?', '#', '@', ' '];
+
 /// The host names under which clients reach a server, and the pages that may use it.
 ///
 /// Any page can make a browser send requests to any address, also to one on the user's machine. A
@@ -20,8 +23,11 @@ use crate::authorize::{Authorize, Principal, header_text};
 /// ```
 /// use turnstream_server::AllowedSites;
 ///
-/// let sites = AllowedSites::of_hosts(["chat.example"]).with_origin("https://app.example");
-/// # let _ = sites;
+/// # fn main() -> Result<(), turnstream::Error> {
+/// let sites = AllowedSites::of_hosts(["chat.example"]).with_origin("https://app.example")?;
+/// # drop(sites);
+/// # Ok(())
+/// # }
 /// ```
 #[derive(Clone, Debug)]
 pub struct AllowedSites {
@@ -43,6 +49,13 @@ enum Origins {
     /// The server's own origin and these ones.
     Listed(Vec<String>),
     Any,
+}
+
+/// The names of this machine.
+impl Default for AllowedSites {
+    fn default() -> Self {
+        Self::loopback()
+    }
 }
 
 impl AllowedSites {
@@ -69,14 +82,25 @@ impl AllowedSites {
         Self { hosts: Hosts::Any, origins: Origins::Any }
     }
 
-    /// Lets the pages of another origin, such as `http://localhost:3000`, use the server. Browsers
-    /// receive the headers that allow it.
-    #[must_use]
-    pub fn with_origin(mut self, origin: impl Into<String>) -> Self {
-        if let Origins::Listed(origins) = &mut self.origins {
-            origins.push(origin.into().to_lowercase());
+    /// Lets the pages of another origin use the server: a scheme, a host, and a port unless it is
+    /// the default one, such as `http://localhost:3000`. Browsers receive the headers that allow
+    /// it.
+    ///
+    /// # Errors
+    ///
+    /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if this is not an origin.
+    pub fn with_origin(mut self, origin: impl AsRef<str>) -> Result<Self, Error> {
+        let given = origin.as_ref();
+        let origin = given.trim().trim_end_matches('/').to_lowercase();
+        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
+        if !host.is_some_and(|host| !host.is_empty() && !host.contains(NOT_IN_HOSTS)) {
+            let message = format!("`{given}` is not an origin such as http://localhost:3000");
+            return Err(Error::new(ErrorKind::InvalidRequest, message));
         }
-        self
+        if let Origins::Listed(origins) = &mut self.origins {
+            origins.push(origin);
+        }
+        Ok(self)
     }
 
     /// Returns the origin of the page that has sent a request, if it is another origin that is
@@ -197,6 +221,18 @@ mod tests {
             ["", "example.com", "localhost.example.com", "10.0.0.1:80", "0.0.0.0", "[::]:80"];
         for host in others {
             assert!(!is_loopback(host), "{host}");
+        }
+    }
+
+    #[test]
+    fn only_a_scheme_with_a_host_is_an_origin() {
+        let with_origin = |origin| AllowedSites::loopback().with_origin(origin);
+        for origin in ["http://localhost:3000", " https://App.example/ ", "http://[::1]:80"] {
+            assert!(with_origin(origin).is_ok(), "{origin}");
+        }
+        for origin in ["", "*", "null", "localhost", "ftp://a", "http://", "http://a/b", "http://*"]
+        {
+            assert!(with_origin(origin).is_err(), "{origin}");
         }
     }
 

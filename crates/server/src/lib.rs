@@ -126,6 +126,7 @@ mod model_request;
 #[cfg(feature = "serve")]
 mod serve;
 mod slots;
+mod static_files;
 mod stored_responses;
 mod token_login;
 mod wires;
@@ -138,4 +139,5 @@ pub use authorize::{Authorize, Principal, presented_key};
 pub use chat::{Busy, ChatLimits, ChatServer};
 #[cfg(feature = "serve")]
 pub use serve::{ConnectionLimits, listen, serve, stop_signal};
+pub use static_files::static_files;
 pub use token_login::TokenLogin;

@@ -70,8 +70,15 @@ impl Default for ConnectionLimits {
 ///
 /// # Errors
 ///
-/// Returns the operating system's error.
+/// Returns the operating system's error, with the address in its message.
 pub fn listen(address: SocketAddr) -> io::Result<TcpListener> {
+    let listener = open_listener(address);
+    listener.map_err(|error| {
+        io::Error::new(error.kind(), format!("cannot listen on {address}: {error}"))
+    })
+}
+
+fn open_listener(address: SocketAddr) -> io::Result<TcpListener> {
     let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
     socket.set_reuseaddr(cfg!(unix))?;
     socket.set_send_buffer_size(SEND_BUFFER_BYTES)?;

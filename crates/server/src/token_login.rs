@@ -37,9 +37,8 @@ const COOKIE: &str = "turnstream";
 ///
 /// # fn main() -> Result<(), turnstream::Error> {
 /// let login = TokenLogin::new(Some("0123456789abcdef".to_owned()))?;
-/// println!("open http://127.0.0.1:8080{}", login.path());
 /// let router = ChatServer::new(Agent::new(Scripted::new(["Hello!"])))
-///     .with_routes(login.routes(|path| println!("for another browser: {path}")))
+///     .with_routes(login.routes(|path| println!("open http://127.0.0.1:8080{path}")))
 ///     .with_authorize(login)
 ///     .router();
 /// # drop(router);
@@ -81,34 +80,36 @@ impl TokenLogin {
         Ok(Self(Arc::new(Tokens { cookie, bearer: token, code })))
     }
 
-    /// Returns the path that lets the next browser in, once.
-    pub fn path(&self) -> String {
-        format!("/login?code={}", self.code())
-    }
-
     /// Returns the route `GET /login`. It sets the cookie, which scripts cannot read and which no
-    /// other site can make the browser send, and then opens `/`. Each time, `on_login` receives the
-    /// path that lets another browser in.
+    /// other site can make the browser send, and then opens `/`.
+    ///
+    /// `on_link` receives the path that lets the next browser in, once: immediately, and again
+    /// after each login.
     ///
     /// If a proxy has received the request over TLS and says so in `x-forwarded-proto`, browsers
     /// send the cookie only over TLS. A `HEAD` request, such as that of a preview, does not use up
     /// the link.
-    pub fn routes(&self, on_login: impl Fn(&str) + Clone + Send + Sync + 'static) -> Router {
+    pub fn routes(&self, on_link: impl Fn(&str) + Clone + Send + Sync + 'static) -> Router {
         let login = self.clone();
+        on_link(&login.path());
         let enter = async move |method: Method, uri: Uri, headers: HeaderMap| match method {
             Method::HEAD => StatusCode::OK.into_response(),
-            _ => login.enter(&uri, &headers, on_login),
+            _ => login.enter(&uri, &headers, on_link),
         };
         Router::new().route("/login", get(enter))
     }
 
-    fn enter(&self, uri: &Uri, headers: &HeaderMap, on_login: impl Fn(&str)) -> Response {
+    fn path(&self) -> String {
+        format!("/login?code={}", self.code())
+    }
+
+    fn enter(&self, uri: &Uri, headers: &HeaderMap, on_link: impl Fn(&str)) -> Response {
         let query = Query::<LoginQuery>::try_from_uri(uri);
         if !query.is_ok_and(|Query(LoginQuery { code })| self.use_code(&code)) {
             let message = "this address was already used; the server has printed a new one";
             return (StatusCode::UNAUTHORIZED, message).into_response();
         }
-        on_login(&self.path());
+        on_link(&self.path());
         let (name, value) = (cookie_name(headers), &self.0.cookie);
         let is_secure = header_text(headers, "x-forwarded-proto") == Some("https");
         let secure = if is_secure { "; Secure" } else { "" };

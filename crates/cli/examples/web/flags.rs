@@ -1,155 +1,88 @@
-//! The command line: the server's own flags. The others are those of the program `turnstream`.
+//! The command line: the server's own flags, and those of the program `turnstream`.
 
 use std::ffi::OsString;
 use std::net::IpAddr;
 use std::str::FromStr;
-use std::time::Duration;
 
 use turnstream::usage::Price;
-use turnstream_server::Busy;
+use turnstream_server::{AllowedSites, Busy};
 
-use crate::args::{self, Args};
-use crate::session::check_file_format;
+use crate::args::{Args, Command, parse_with};
 
 pub(crate) const HELP: &str = include_str!("help.txt");
 
-/// The server's own flags. Each has a value.
-const OWN_FLAGS: [&str; 11] = [
-    "--host",
-    "--port",
-    "--allow-host",
-    "--allow-origin",
-    "--session",
-    "--store",
-    "--events",
-    "--busy",
-    "--keep-events",
-    "--price",
-    "--max-cost",
-];
-
-/// A parsed command line.
-#[derive(Debug)]
-pub(crate) enum Command {
-    Help,
-    Serve(Box<Flags>),
-}
-
-#[derive(Debug)]
+#[derive(Default)]
 pub(crate) struct Flags {
-    pub(crate) host: IpAddr,
+    pub(crate) host: Option<IpAddr>,
     pub(crate) port: Option<u16>,
-    pub(crate) allowed_hosts: Vec<String>,
-    pub(crate) allowed_origins: Vec<String>,
-    pub(crate) session_path: Option<String>,
+    pub(crate) sites: AllowedSites,
     pub(crate) store: Option<String>,
     pub(crate) events: Option<String>,
     pub(crate) busy: Busy,
-    /// How long the events of a run that has ended can be read.
-    pub(crate) keep_events: Duration,
+    /// For how many seconds the events of a run that has ended can be read.
+    pub(crate) keep_secs: Option<u64>,
     pub(crate) price: Option<Price>,
     pub(crate) max_cost: Option<f64>,
     /// The flags of the program `turnstream`.
     pub(crate) agent: Args,
 }
 
-/// Parses the words after the program's name. An error is one line for the user.
-pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command, String> {
-    let (mut own, mut others): (Vec<(String, String)>, Vec<OsString>) = Default::default();
-    let mut words = words.into_iter();
-    while let Some(word) = words.next() {
-        let text = word.to_str().unwrap_or_default().to_owned();
-        let (flag, value) = text.split_once('=').map_or((&*text, None), |(a, b)| (a, Some(b)));
-        match value {
-            _ if ["--yes", "--json", "--mcp", "--mcp-config"].contains(&flag) => {
-                return Err(format!("`{flag}` is for `turnstream`"));
+/// Parses the words after the program's name. Returns `None` if they ask for help. An error is one
+/// line for the user.
+pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Flags>, String> {
+    let mut flags = Flags::default();
+    let (mut hosts, mut origins): (Vec<String>, Vec<String>) = Default::default();
+    let command = parse_with(words, |flag, value| {
+        match flag {
+            "--host" => flags.host = Some(parse_value(flag, &value()?, "an address")?),
+            "--port" => flags.port = Some(parse_value(flag, &value()?, "a number up to 65535")?),
+            "--allow-host" => hosts.push(value()?),
+            "--allow-origin" => origins.push(value()?),
+            "--store" if cfg!(feature = "postgres") => flags.store = Some(value()?),
+            "--events" if cfg!(feature = "redis") => flags.events = Some(value()?),
+            "--store" | "--events" => return Err(format!("`{flag}` needs a feature; see --help")),
+            "--busy" => {
+                flags.busy = match &*value()? {
+                    "queue" => Busy::Queue,
+                    "refuse" => Busy::Refuse,
+                    other => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
+                }
             }
-            _ if !OWN_FLAGS.contains(&flag) => others.push(word),
-            Some(value) => own.push((flag.to_owned(), value.to_owned())),
-            None => match words.next().map(OsString::into_string) {
-                Some(Ok(value)) if !value.starts_with("--") => own.push((flag.to_owned(), value)),
-                _ => return Err(format!("`{flag}` needs a value")),
-            },
+            "--keep-events" => flags.keep_secs = Some(parse_value(flag, &value()?, "a number")?),
+            "--price" => flags.price = Some(parse_price(&value()?)?),
+            "--max-cost" => flags.max_cost = Some(parse_value(flag, &value()?, "a number")?),
+            _ => return Err(format!("there is no flag `{flag}`; see --help")),
         }
-    }
-    let agent = match args::parse(others)? {
-        args::Command::Help => return Ok(Command::Help),
-        args::Command::Run(args) => args,
+        Ok(())
+    })?;
+    let Command::Run(agent) = command else { return Ok(None) };
+    let sites = origins.iter().try_fold(AllowedSites::of_hosts(hosts), AllowedSites::with_origin);
+    flags.sites = sites.map_err(|error| format!("`--allow-origin` needs an origin: {error}"))?;
+    let wrong = match &agent.prompt {
+        Some(prompt) => format!("`{prompt}` is not a flag; prompts are written on the page"),
+        None if agent.yes || agent.json || !agent.servers.is_empty() => {
+            "`--yes`, `--json` and the flags of MCP servers are for `turnstream`".to_owned()
+        }
+        None if flags.store.is_some() && agent.session_file.is_some() => {
+            "`--store` and `--session` cannot be combined".to_owned()
+        }
+        None if flags.events.is_some() && flags.store.is_none() => {
+            "`--events` needs `--store`, where the other processes read the conversations"
+                .to_owned()
+        }
+        None if flags.max_cost.is_some() && flags.price.is_none() => {
+            "`--max-cost` needs `--price`".to_owned()
+        }
+        None => return Ok(Some(Flags { agent, ..flags })),
     };
-    if let Some(prompt) = &agent.prompt {
-        return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
-    }
-    let all = |flag: &'static str| own.iter().filter(move |(it, _)| it == flag).map(|(_, it)| it);
-    let last = |flag: &'static str| all(flag).next_back();
-    let seconds = number(last("--keep-events"), "`--keep-events` needs a number of seconds")?;
-    let flags = Flags {
-        host: number(last("--host"), "`--host` needs an address such as 0.0.0.0")?
-            .unwrap_or(IpAddr::from([127, 0, 0, 1])),
-        port: number(last("--port"), "`--port` needs a number up to 65535")?,
-        allowed_hosts: all("--allow-host").cloned().collect(),
-        allowed_origins: all("--allow-origin").map(|it| origin(it)).collect::<Result<_, _>>()?,
-        session_path: last("--session").cloned(),
-        store: url(last("--store"), cfg!(feature = "postgres"), &["postgres", "postgresql"])?,
-        events: url(
-            last("--events"),
-            cfg!(feature = "redis"),
-            &["redis", "rediss", "valkey", "valkeys"],
-        )?,
-        busy: match last("--busy").map(String::as_str) {
-            None | Some("queue") => Busy::Queue,
-            Some("refuse") => Busy::Refuse,
-            Some(other) => return Err(format!("`--busy` takes queue or refuse, not `{other}`")),
-        },
-        keep_events: Duration::from_secs(seconds.unwrap_or(60)),
-        price: last("--price").map(|it| price(it)).transpose()?,
-        max_cost: number(last("--max-cost"), "`--max-cost` needs a number")?,
-        agent,
-    };
-    flags.session_path.as_deref().map_or(Ok(()), check_file_format)?;
-    if flags.store.is_some() && flags.session_path.is_some() {
-        return Err("`--store` and `--session` cannot be combined".to_owned());
-    }
-    if flags.events.is_some() && flags.store.is_none() {
-        return Err("`--events` needs `--store`, where the other processes read the conversations"
-            .to_owned());
-    }
-    if flags.max_cost.is_some() && flags.price.is_none() {
-        return Err("`--max-cost` needs `--price`".to_owned());
-    }
-    Ok(Command::Serve(Box::new(flags)))
+    Err(wrong)
 }
 
-fn number<T: FromStr>(value: Option<&String>, needed: &str) -> Result<Option<T>, String> {
-    let Some(value) = value else { return Ok(None) };
-    value.trim().parse().map(Some).map_err(|_| format!("{needed}, not `{value}`"))
+fn parse_value<T: FromStr>(flag: &str, value: &str, needed: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| format!("`{flag}` needs {needed}, not `{value}`"))
 }
 
-/// Parses the address of a server. It may contain a password, so errors do not repeat it.
-fn url(value: Option<&String>, is_built: bool, schemes: &[&str]) -> Result<Option<String>, String> {
-    let scheme = value.and_then(|value| value.split_once("://")).map(|(scheme, _)| scheme);
-    match value {
-        None => Ok(None),
-        Some(_) if !scheme.is_some_and(|scheme| schemes.contains(&scheme)) => {
-            Err(format!("this flag needs an address that begins with {}://", schemes[0]))
-        }
-        Some(_) if !is_built => {
-            Err(format!("`{0}:` needs the feature `{0}` of this example", schemes[0]))
-        }
-        Some(url) => Ok(Some(url.clone())),
-    }
-}
-
-/// Parses an origin as browsers send it: a scheme, a host, and a port unless it is the default one.
-fn origin(value: &str) -> Result<String, String> {
-    let origin = value.trim().trim_end_matches('/').to_lowercase();
-    let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-    let is_origin = |host: &str| !host.is_empty() && !host.contains(['/', '*', '?', '#', '@', ' ']);
-    let error =
-        || format!("`--allow-origin` needs an origin such as http://localhost:3000, not `{value}`");
-    if host.is_some_and(is_origin) { Ok(origin) } else { Err(error()) }
-}
-
-fn price(value: &str) -> Result<Price, String> {
+fn parse_price(value: &str) -> Result<Price, String> {
     let numbers = value.split_once(',').and_then(|(input, output)| {
         let (input, output) = (input.trim().parse().ok()?, output.trim().parse().ok()?);
         Some(Price { input, output, cache_read: input, cache_write: input })

@@ -14,31 +14,24 @@ mod flags;
 mod page_files;
 mod server;
 
-use std::env;
-use std::process::ExitCode;
+use std::{env, process};
 
 use turnstream_cli::{args, provider, session, tools};
 
-use flags::Command;
-
 #[tokio::main]
-async fn main() -> ExitCode {
-    let served = match flags::parse(env::args_os().skip(1)) {
-        Ok(Command::Serve(flags)) => server::run(&flags).await,
-        Ok(Command::Help) => {
-            print!("{}", flags::HELP);
-            Ok(())
-        }
-        Err(message) => {
+async fn main() {
+    let ended = match flags::parse(env::args_os().skip(1)) {
+        Ok(Some(flags)) => server::run(&flags).await.map_err(|error| (1, error.to_string())),
+        Ok(None) => Ok(print!("{}", flags::HELP)),
+        Err(message) => Err((2, message)),
+    };
+    let exit_code = match ended {
+        Ok(()) => 0,
+        Err((exit_code, message)) => {
             eprintln!("error: {message}");
-            return ExitCode::from(2);
+            exit_code
         }
     };
-    match served {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", error.message());
-            ExitCode::FAILURE
-        }
-    }
+    // A tool that still runs on a thread is not waited for.
+    process::exit(exit_code);
 }

@@ -18,6 +18,7 @@ use turnstream::session::{MemoryStore, Session, Store};
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
 use turnstream::ui::{ClientLimits, ErrorTexts};
+use turnstream_server::static_files;
 
 use crate::app::App;
 use crate::failure::Failure;
@@ -47,7 +48,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/fork", post(fork))
         .route("/messages", get(messages));
     Router::new()
-        .merge(page_files::routes())
+        .merge(static_files(page_files::FILES))
         .route("/login", get(access::login))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/about", get(about))
@@ -283,5 +284,5 @@ async fn messages(
 
 /// The model's description for the page.
 async fn about(State(app): State<Arc<App>>) -> Json<Value> {
-    Json(json!({ "model": app.about, "price": null, "now": page_files::now_ms() }))
+    Json(json!({ "model": app.about, "price": null }))
 }

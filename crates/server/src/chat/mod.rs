@@ -20,6 +20,8 @@ mod response;
 mod routes;
 mod run_observer;
 mod run_records;
+#[cfg(feature = "serve")]
+mod serve;
 mod sessions;
 mod start;
 mod start_rate;

@@ -141,7 +141,8 @@ fn page() -> axum::Router {
 #[tokio::test]
 async fn every_route_refuses_foreign_hosts_and_pages() {
     let served = Served::chat(ChatServer::new(agent()).router());
-    let sites = AllowedSites::of_hosts(["chat.example"]).with_origin("https://app.example");
+    let sites =
+        AllowedSites::of_hosts(["chat.example"]).with_origin("https://app.example").unwrap();
     let open = ChatServer::new(agent()).with_sites(sites).with_authorize(two_users);
     let open = Served::chat(open.router());
     for (method, path) in ChatServer::routes() {

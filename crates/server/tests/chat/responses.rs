@@ -102,7 +102,7 @@ async fn responses_are_not_cached_and_the_apps_headers_stay() {
         (headers, "page")
     };
     let routes = axum::Router::new().route("/page", get(page));
-    let sites = AllowedSites::of_hosts::<String>([]).with_origin("https://app.example");
+    let sites = AllowedSites::of_hosts::<String>([]).with_origin("https://app.example").unwrap();
     let chat = Chat::start(|server| server.with_routes(routes).with_sites(sites));
     for path in ["/sessions", "/sessions/s/messages", "/sessions/s/trace", "/none"] {
         let answered = chat.get("ada", path).await;
@@ -176,8 +176,11 @@ async fn any_ascii_idempotency_key_starts_one_run_and_others_are_refused() {
 async fn a_link_to_log_in_works_once_and_its_cookie_is_not_the_token() {
     let token = "0123456789abcdef";
     let login = TokenLogin::new(Some(token.to_owned())).unwrap();
-    let path = login.path();
-    let chat = Chat::start(|server| server.with_routes(login.routes(|_| {})).with_authorize(login));
+    let (links, received) = std::sync::mpsc::channel();
+    let on_link = move |path: &str| links.send(path.to_owned()).unwrap();
+    let chat =
+        Chat::start(|server| server.with_routes(login.routes(on_link)).with_authorize(login));
+    let path = received.try_recv().unwrap();
     let http = reqwest::Client::builder().no_proxy().redirect(reqwest::redirect::Policy::none());
     let http = http.build().unwrap();
     let send = async |method: Method, path: &str, headers: &[(&str, &str)]| {
