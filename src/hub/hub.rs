@@ -323,7 +323,8 @@ impl Hub {
     }
 
     /// Shuts down the hub: rejects new runs, and waits up to `limit` for the active runs to end.
-    /// The remaining runs are then interrupted, so that sessions store their partial turns. Runs
+    /// A run whose key was [reserved](Self::reserve) before still starts, and counts as active. The
+    /// remaining runs are then interrupted, so that sessions store their partial turns. Runs
     /// that are still active after ten more seconds are dropped. A run whose stream does not accept
     /// commands is dropped as soon as `limit` has elapsed.
     ///
@@ -337,9 +338,9 @@ impl Hub {
         if wait_for_idle(registry, limit).await {
             return;
         }
-        registry.runs().iter().for_each(|place| place.interrupt_or_close());
+        registry.interrupt_runs();
         if !wait_for_idle(registry, INTERRUPT_LIMIT).await {
-            registry.runs().iter().for_each(|place| place.close());
+            registry.end_runs();
         }
     }
 
@@ -385,8 +386,7 @@ async fn wait_for_idle(registry: &Registry, limit: Duration) -> bool {
 
 impl Drop for HubInner {
     fn drop(&mut self) {
-        self.registry.close();
-        self.registry.runs().iter().for_each(|place| place.close());
+        self.registry.end_runs();
     }
 }
 
@@ -472,6 +472,9 @@ impl Reservation {
             place.watch.get_or_init(|| OwnedTask::spawn(watching, &runtime));
         }
         task.spawn_on(&runtime);
+        if registry.is_interrupting() {
+            place.interrupt_or_close();
+        }
         let logs = self.hub.logs();
         Ok(RunOwner { place, logs, is_detached: false })
     }

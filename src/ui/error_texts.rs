@@ -1,14 +1,20 @@
 //! Controls whether clients receive error messages.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::hash::{BuildHasher, RandomState};
+use std::sync::{Arc, Mutex};
 
 use crate::env::{Ids, SystemIds};
 use crate::error::Error;
 use crate::event::{EndReason, Event, Outcome, ToolEvent};
 use crate::item::{History, Item, ItemKind, ToolResult};
+use crate::lock::lock_ignoring_poison;
 use crate::turn::TurnEvent;
 
 type LogFn = dyn Fn(&str, &str) + Send + Sync;
+
+/// The number of hidden messages whose ids are remembered for [`ErrorTexts::for_readers`].
+const MAX_REMEMBERED: usize = 1_000;
 
 /// Decides whether error messages from models and tools are sent to a front end.
 ///
@@ -29,13 +35,46 @@ pub struct ErrorTexts {
     is_shown: bool,
     ids: Arc<dyn Ids>,
     log: Option<Arc<LogFn>>,
+    logged: Arc<Mutex<LoggedTexts>>,
+    is_for_readers: bool,
+}
+
+/// The last messages that were logged, the newest first.
+#[derive(Default)]
+struct LoggedTexts {
+    hasher: RandomState,
+    /// The hash of each message, so that large messages are not kept, and its id.
+    ids: VecDeque<(u64, String)>,
+}
+
+impl LoggedTexts {
+    fn find(&self, text: &str) -> Option<&str> {
+        let hash = self.hasher.hash_one(text);
+        self.ids.iter().find(|(logged, _)| *logged == hash).map(|(_, id)| id.as_str())
+    }
+
+    fn contains(&self, id: &str, text: &str) -> bool {
+        let hash = self.hasher.hash_one(text);
+        self.ids.iter().any(|(logged, known)| *logged == hash && known == id)
+    }
+
+    fn add(&mut self, id: &str, text: &str) {
+        self.ids.truncate(MAX_REMEMBERED - 1);
+        self.ids.push_front((self.hasher.hash_one(text), id.to_owned()));
+    }
 }
 
 impl ErrorTexts {
     /// Creates settings that replace each error message with the error's kind and an id. Hiding
     /// error messages is the default.
     pub fn hidden() -> Self {
-        Self { is_shown: false, ids: Arc::new(SystemIds), log: None }
+        Self {
+            is_shown: false,
+            ids: Arc::new(SystemIds),
+            log: None,
+            logged: Arc::default(),
+            is_for_readers: false,
+        }
     }
 
     /// Creates settings that send error messages unchanged.
@@ -54,6 +93,27 @@ impl ErrorTexts {
     pub fn with_ids(mut self, ids: impl Ids + 'static) -> Self {
         self.ids = Arc::new(ids);
         self
+    }
+
+    /// Returns settings for any number of readers of events that these settings have hidden before:
+    /// each of the last 1,000 hidden messages keeps its id, and is not logged again.
+    ///
+    /// ```
+    /// use std::sync::atomic::{AtomicUsize, Ordering};
+    /// use turnstream::ui::ErrorTexts;
+    /// use turnstream::{Error, ErrorKind};
+    ///
+    /// static LOGGED: AtomicUsize = AtomicUsize::new(0);
+    /// let texts = ErrorTexts::hidden().log(|_, _| drop(LOGGED.fetch_add(1, Ordering::SeqCst)));
+    /// let error = texts.error(&Error::new(ErrorKind::Server, "disk 7 is full"));
+    /// for _reader in 0..3 {
+    ///     let again = texts.for_readers().error(&Error::new(ErrorKind::Server, "disk 7 is full"));
+    ///     assert_eq!(again.message(), error.message());
+    /// }
+    /// assert_eq!(LOGGED.load(Ordering::SeqCst), 1);
+    /// ```
+    pub fn for_readers(&self) -> Self {
+        Self { is_for_readers: true, ..self.clone() }
     }
 
     /// Returns the error to send to the client, with the message hidden if necessary.
@@ -102,7 +162,7 @@ impl ErrorTexts {
             }
             Event::Tool(ToolEvent::Output(result)) => {
                 let shown = hide_result(result)?;
-                self.write_log(&result.call_id, &result.content.text());
+                self.log_result(result);
                 Some(Event::Tool(ToolEvent::Output(shown)))
             }
             // The sub-agent's history is left out, because its events have already been sent.
@@ -157,12 +217,29 @@ impl ErrorTexts {
     }
 
     fn replacement(&self, kind: &str, text: &str) -> String {
-        let id = self.ids.next_id();
-        self.write_log(&id, text);
+        let known = match self.is_for_readers {
+            true => lock_ignoring_poison(&self.logged).find(text).map(str::to_owned),
+            false => None,
+        };
+        let id = known.unwrap_or_else(|| {
+            let id = self.ids.next_id();
+            self.write_log(&id, text);
+            id
+        });
         format!("{kind} (error {id})")
     }
 
+    /// Logs the message of a tool's error, whose id is the call's.
+    fn log_result(&self, result: &ToolResult) {
+        let (id, text) = (&result.call_id, result.content.text());
+        let is_logged = || lock_ignoring_poison(&self.logged).contains(id, &text);
+        if !self.is_for_readers || !is_logged() {
+            self.write_log(id, &text);
+        }
+    }
+
     fn write_log(&self, id: &str, text: &str) {
+        lock_ignoring_poison(&self.logged).add(id, text);
         if let Some(log) = &self.log {
             log(id, text);
         }

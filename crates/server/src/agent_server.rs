@@ -24,6 +24,7 @@ use crate::answer::{Answer, AnswerSettings};
 use crate::answer_body::AnswerBody;
 use crate::authorize::{Authorize, Principal, header_text};
 use crate::body::{Bodies, HeldBody};
+use crate::call_ids::client_call_id;
 use crate::failure::Failure;
 use crate::fields::invalid;
 use crate::model_request::{ModelRequest, ensure_message};
@@ -161,7 +162,8 @@ impl AgentServer {
     }
 
     /// Returns a router with all routes. It is also a function from requests to responses for other
-    /// servers, since a router is a `tower` service.
+    /// servers, since a router is a `tower` service. To serve a [`ChatServer`](crate::ChatServer)
+    /// as well, [nest](crate::ChatServer::router) one of the two routers.
     pub fn router(self) -> Router {
         let wire = |wire| {
             post(move |State(server): State<Self>, request: Request| async move {
@@ -311,8 +313,9 @@ impl AgentServer {
         let items = items.into_items(&request.tool_names())?;
         let mut verdicts = Vec::new();
         for call in history.pending_calls() {
-            let Some((content, is_error)) = results.remove(&call.call_id) else {
-                let message = format!("no output for the call {}", call.call_id);
+            let seen = client_call_id(&call.call_id, previous.trim_start_matches("resp_"));
+            let Some((content, is_error)) = results.remove(&seen) else {
+                let message = format!("no output for the call {seen}");
                 return Err(invalid("input", &message));
             };
             let output =

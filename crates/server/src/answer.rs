@@ -17,8 +17,9 @@ use turnstream::turn::{ReasoningKind, StopReason};
 use turnstream::usage::Usage;
 use turnstream::{Error, ErrorKind, Run, TurnEvent};
 
+use crate::call_ids::client_call_id;
 use crate::failure::{Failure, client_error};
-use crate::model_request::ModelRequest;
+use crate::model_request::{ModelRequest, name_taken};
 use crate::slots::Slot;
 use crate::stored_responses::{StoredResponse, StoredResponses, added_bytes};
 use crate::wires;
@@ -310,7 +311,8 @@ impl Answer {
                 return Err(self.fail(&Error::new(ErrorKind::Server, message)));
             }
             let index = self.blocks.start(None);
-            let (call_id, name) = (call.call_id.clone(), call.name.clone());
+            let call_id = client_call_id(&call.call_id, &self.settings.id);
+            let name = call.name.clone();
             calls.push((index, ContentDelta::CallStart { call_id, name }));
             calls.push((index, ContentDelta::CallArgs(call.arguments.clone())));
             calls.push((index, ContentDelta::CallEnd));
@@ -483,8 +485,22 @@ impl Answer {
     /// Ends the answer with an error.
     fn fail(&mut self, error: &Error) -> Failure {
         self.state = AnswerState::Ended;
+        if let Some(name) = self.taken_name(error) {
+            return Failure::new(name_taken(name), true);
+        }
         let must_not_repeat = self.has_acted || !error.is_retryable();
         Failure::new(client_error(error, &self.settings.id), must_not_repeat)
+    }
+}
+
+impl Answer {
+    /// Returns the name of the client's tool that a tool of one of the agent's sources has, too.
+    fn taken_name(&self, error: &Error) -> Option<&str> {
+        let is_about_tools =
+            error.kind() == ErrorKind::InvalidRequest && error.parameter() == Some("tools");
+        let is_named = |name: &&String| error.message().contains(&format!("the name `{name}`"));
+        let mut names = self.client_tools.iter().filter(|_| is_about_tools);
+        names.find(is_named).map(String::as_str)
     }
 }
 

@@ -50,8 +50,9 @@
 //! - **A repeated request** with the same `idempotency-key` starts no second run. The process that
 //!   has received the first one refuses the key with another message; another process does not
 //!   compare the messages.
-//! - **A fork** of a fork reads the entries of all its origins, so a long chain of forks is slow to
-//!   read. The [rate](ChatLimits::max_starts_per_minute) of forks is limited.
+//! - **A fork** reads the entries of its origin, and each 17th fork of a chain is a copy, so that no
+//!   session has more than 16 origins. The [rate](ChatLimits::max_starts_per_minute) of forks is
+//!   limited.
 //! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their
 //!   turns, and sends each reader an event that says so.
 //!
@@ -118,6 +119,7 @@ mod answer;
 mod answer_body;
 mod authorize;
 mod body;
+mod call_ids;
 mod chat;
 mod conversation;
 mod failure;

@@ -64,8 +64,7 @@ impl ModelRequest {
         };
         for spec in self.tools.iter().filter(is_allowed) {
             if own.get(&spec.name).is_some() || !names.insert(&spec.name) {
-                let message = format!("the name {:?} belongs to another tool", spec.name);
-                return Err(invalid("tools", &message));
+                return Err(name_taken(&spec.name));
             }
             let tool = Tool::external(spec.clone());
             tools.push(tool.map_err(|error| invalid("tools", error.message()))?);
@@ -139,6 +138,11 @@ impl ModelRequest {
         let name = name.unwrap_or_else(|| "answer".to_owned());
         self.options.output = Output::Schema(OutputSchema { name, schema });
     }
+}
+
+/// The error of a client's tool whose name another tool has.
+pub(crate) fn name_taken(name: &str) -> Error {
+    invalid("tools", &format!("the name {name:?} belongs to another tool"))
 }
 
 /// Returns an error if the items contain nothing but system messages.

@@ -175,3 +175,21 @@ async fn a_silent_agent_keeps_its_connection_alive() {
         assert_eq!(silent_since.elapsed(), Duration::from_secs(15));
     }
 }
+
+#[tokio::test]
+async fn both_kinds_of_servers_can_be_nested() {
+    let agent = searching_agent();
+    let models = AgentServer::new().with_model("assistant", agent.clone());
+    let chat = turnstream_server::ChatServer::new(agent);
+    let served = Served::router(chat.router().nest("/models", models.router())).await;
+    let message = json!({ "role": "user", "content": "Hi" });
+    let body = json!({ "model": "assistant", "stream": false, "messages": [message] });
+    let model = served.post("/models/api/chat", &body).await;
+    assert_eq!(model.json()["message"]["content"], "Let me look.\n\nIt is five.", "{model:?}");
+    let part = json!({ "type": "text", "text": "Hi" });
+    let message = json!({ "id": "1", "role": "user", "parts": [part] });
+    let body = json!({ "id": "s", "trigger": "submit-message", "messages": [message] });
+    let page = served.post("/api/chat", &body).await;
+    assert_eq!(page.headers["x-vercel-ai-ui-message-stream"], "v1", "{page:?}");
+    assert_eq!(served.get("/models/v1/models/assistant").await.status, 200);
+}

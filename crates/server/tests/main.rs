@@ -5,6 +5,7 @@ mod chat;
 mod clients;
 mod connections;
 mod hostile;
+mod load;
 mod requests;
 mod server;
 mod wires;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
+use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use turnstream::agent::Budget;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::{Tool, ToolList, ToolSource, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Item};
 use turnstream_server::{AgentServer, Principal, presented_key};
 
@@ -162,6 +163,49 @@ async fn a_clients_tool_with_a_name_of_the_agents_tool_is_refused() {
     assert!(answered.text.contains("belongs to another tool"), "{answered:?}");
     let twice = json!([function("a")[0], function("a")[0]]);
     assert_eq!(served.post(CHAT, &with(chat("Hi"), "tools", twice)).await.status, 400);
+}
+
+/// A source with the tool `search`.
+struct Source;
+
+impl ToolSource for Source {
+    fn name(&self) -> &'static str {
+        "source"
+    }
+
+    fn list_tools(&self) -> BoxFuture<'static, Result<ToolList, Error>> {
+        Box::pin(future::ready(Ok(ToolList { tools: vec![search_tool()], ..ToolList::default() })))
+    }
+}
+
+#[tokio::test]
+async fn a_clients_tool_with_a_name_of_a_tool_sources_tool_is_refused() {
+    let agent = Agent::new(Scripted::from_fn(|_, _| Reply::text("Hi"))).with_tool_source(Source);
+    let served = Served::agent(agent).await;
+    for is_streamed in [false, true] {
+        let body = with(chat("Hi"), "stream", is_streamed.into());
+        let refused = served.post(CHAT, &with(body.clone(), "tools", function("search"))).await;
+        assert_eq!(refused.status, 400, "{refused:?}");
+        assert_eq!(refused.json()["error"]["param"], "tools", "{refused:?}");
+        assert!(refused.text.contains("belongs to another tool"), "{refused:?}");
+        let accepted = served.post(CHAT, &with(body, "tools", function("other"))).await;
+        assert_eq!(accepted.status, 200, "{accepted:?}");
+    }
+}
+
+#[tokio::test]
+async fn calls_without_ids_get_other_ids_in_each_request() {
+    let model = Scripted::from_fn(|_, _| Reply::new().call("double", json!({})));
+    let served = Served::agent(Agent::new(model)).await;
+    let body = with(chat("Hi"), "tools", function("double"));
+    let id = async || {
+        let answered = served.post(CHAT, &body).await.json();
+        let id = answered["choices"][0]["message"]["tool_calls"][0]["id"].clone();
+        id.as_str().unwrap().to_owned()
+    };
+    let (first, second) = (id().await, id().await);
+    assert_ne!(first, second);
+    assert!(first.len() <= 64, "{first}");
 }
 
 #[tokio::test]

@@ -1,5 +1,8 @@
 #!/usr/bin/env bash
-# Runs the vendors' own clients against a server: openai, anthropic, google-genai and ollama for Python, and openai,
+# First runs clients in great numbers against a server, for which it raises the limit on descriptors. If it cannot, it
+# prints the reason and skips them.
+#
+# Then runs the vendors' own clients: openai, anthropic, google-genai and ollama for Python, and openai,
 # @anthropic-ai/sdk, ollama and `ai` for JavaScript. Installs them below target/ (requirements.txt, package.json). If they
 # cannot be installed, the script prints the reason and succeeds; if they are installed, no test may be skipped.
 set -euo pipefail
@@ -11,6 +14,24 @@ stamp=$(cat $here/requirements.txt $here/package.json $here/package-lock.json | 
 python=$folder/python/bin/python
 
 skip() { echo "skipped: $*"; exit 0; }
+# The tests of a module that are ignored otherwise. Prints the number of those that ran.
+ignored_tests() {
+    cargo test --workspace --all-features --test server -- --ignored --nocapture "$1" 2>"$2.errors" | tee "$2" >&2 ||
+        { tail -50 "$2.errors" >&2; return 1; }
+    sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$2"
+}
+count() { grep -rh "#\[ignore = \"needs $1" $here --include='*.rs' | wc -l; }
+
+mkdir -p "$folder"
+[ "$(ulimit -n)" -ge 5000 ] || ulimit -n 5000 || true
+if [ "$(ulimit -n)" -ge 5000 ] && command -v python3 >/dev/null; then
+    wanted=$(count "5,000 descriptors\|half a minute")
+    ran=$(ignored_tests load:: "$folder/load")
+    echo "server: $ran tests with many clients ran, with at most $(ulimit -n) descriptors"
+    [ "$ran" -eq "$wanted" ]
+else
+    echo "skipped: the tests with many clients, which need 5,000 descriptors (ulimit -n) and python3"
+fi
 if [ ! -e "$folder/installed-$stamp" ]; then
     command -v npm >/dev/null || skip "there is no npm"
     command -v python3 >/dev/null || skip "there is no python3"
@@ -35,11 +56,8 @@ version() { "$node" -p "JSON.parse(require('fs').readFileSync('$folder/node_modu
 echo "Python: $("$python" -m pip freeze | grep -E '^(anthropic|google-genai|ollama|openai)==' | tr '\n' ' ')" \
     "JavaScript: openai $(version openai), @anthropic-ai/sdk $(version @anthropic-ai/sdk), ollama $(version ollama), ai $(version ai)"
 
-log=$folder/log
 export TURNSTREAM_SERVER_CLIENTS=$folder TURNSTREAM_NODE=$node TURNSTREAM_PYTHON=$python
-cargo test --workspace --all-features --test server -- --ignored --nocapture 2>"$folder/errors" |
-    tee "$log" || { tail -50 "$folder/errors"; exit 1; }
-wanted=$(grep -rh '#\[ignore = "needs the vendors' $here --include='*.rs' | wc -l)
-ran=$(sed -n 's/^test result: ok. \([0-9]*\) passed.*/\1/p' "$log")
-echo "server: ${ran:-0} tests with the vendors' clients ran, $((wanted - ${ran:-0})) were skipped"
-[ "${ran:-0}" -eq "$wanted" ]
+wanted=$(count "the vendors'")
+ran=$(ignored_tests clients:: "$folder/log")
+echo "server: $ran tests with the vendors' clients ran, $((wanted - ran)) were skipped"
+[ "$ran" -eq "$wanted" ]

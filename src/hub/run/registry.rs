@@ -173,12 +173,25 @@ struct RegistryState {
     /// The active runs, and ended runs whose logs are still kept.
     runs: HashMap<Arc<str>, Arc<RunPlace>>,
     keys: HashMap<String, KeyState>,
-    is_closed: bool,
+    phase: Phase,
     /// The number of runs started so far.
     begun: u64,
     next_waiter: u64,
     /// The wakers of the tasks that wait until all runs have ended.
     idle_waiters: HashMap<u64, Waker>,
+}
+
+/// Which runs a hub accepts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+enum Phase {
+    #[default]
+    Open,
+    /// Only runs whose keys were reserved before.
+    Closed,
+    /// Only runs whose keys were reserved before. They are interrupted when they start.
+    Interrupting,
+    /// No runs.
+    Ended,
 }
 
 #[derive(Default)]
@@ -250,7 +263,7 @@ impl Registry {
     /// Reserves a key for a run.
     pub(in crate::hub) fn reserve(&self, key: &str) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.is_closed {
+        if state.phase != Phase::Open {
             return Err(ShuttingDown.into());
         }
         let occupant = &mut state.keys.entry(key.to_owned()).or_default().occupant;
@@ -270,10 +283,11 @@ impl Registry {
         state.wake_key(key);
     }
 
-    /// Stores a run under the key that was reserved for it.
+    /// Stores a run under the key that was reserved for it. The session may have been changed for
+    /// this run already, so the run also starts if the registry was closed after the reservation.
     pub(in crate::hub) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.is_closed {
+        if state.phase == Phase::Ended {
             return Err(ShuttingDown.into());
         }
         state.begun += 1;
@@ -363,10 +377,31 @@ impl Registry {
         self.lock().runs.values().cloned().collect()
     }
 
-    /// Closes the registry, so that no new runs start.
+    /// Closes the registry, so that no keys are reserved.
     pub(in crate::hub) fn close(&self) {
+        self.enter(Phase::Closed);
+    }
+
+    /// Interrupts all runs, and those that start later.
+    pub(in crate::hub) fn interrupt_runs(&self) {
+        self.enter(Phase::Interrupting);
+        self.runs().iter().for_each(|place| place.interrupt_or_close());
+    }
+
+    /// Whether a run that starts now has to be interrupted.
+    pub(in crate::hub) fn is_interrupting(&self) -> bool {
+        self.lock().phase >= Phase::Interrupting
+    }
+
+    /// Drops all runs, and starts no more.
+    pub(in crate::hub) fn end_runs(&self) {
+        self.enter(Phase::Ended);
+        self.runs().iter().for_each(|place| place.close());
+    }
+
+    fn enter(&self, phase: Phase) {
         let mut state = self.lock();
-        state.is_closed = true;
+        state.phase = state.phase.max(phase);
         let keys: Vec<String> = state.keys.keys().cloned().collect();
         for key in keys {
             state.wake_key(&key);
@@ -374,7 +409,7 @@ impl Registry {
     }
 
     pub(in crate::hub) fn is_closed(&self) -> bool {
-        self.lock().is_closed
+        self.lock().phase != Phase::Open
     }
 
     /// Waits until the registry is closed. After that, no more runs can start.
@@ -438,7 +473,7 @@ impl Registry {
     ) -> Poll<Result<T, Error>> {
         let mut state = self.lock();
         let state = &mut *state;
-        if state.is_closed {
+        if state.phase != Phase::Open {
             return Poll::Ready(Err(ShuttingDown.into()));
         }
         let id = *waiter.get_or_insert(state.next_waiter);

@@ -37,6 +37,7 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
         .with_sites(flags.sites.clone())
         .with_busy(flags.busy)
         .with_error_texts(ErrorTexts::shown())
+        .with_shown_load()
         .with_error_log(|error| eprintln!("error: {error}"))
         .with_routes(static_files(page_files::FILES))
         .with_routes(Router::new().route("/about", get(Json(about))));

@@ -21,6 +21,6 @@ pub(super) async fn run(call: Call) -> Answer {
         _ => return Err(RequestError::new(400, "this action is not supported here").into()),
     };
     let (reader, _) = call.server.start(&call.principal, &open, agent, start).await?;
-    let response = AgUi::new(&request).with_error_texts(settings.error_texts.clone());
+    let response = AgUi::new(&request).with_error_texts(call.server.reader_texts());
     Ok(to_axum(response.respond(hold(reader.into_events(), slot))))
 }

@@ -27,7 +27,7 @@ fn settings(call: &Call) -> Result<AiSdk, Failure> {
         Some(7) => Version::V7,
         _ => Version::V6,
     };
-    Ok(AiSdk::new(version).with_error_texts(call.server.0.error_texts.clone()))
+    Ok(AiSdk::new(version).with_error_texts(call.server.reader_texts()))
 }
 
 pub(super) async fn chat(call: Call) -> Answer {

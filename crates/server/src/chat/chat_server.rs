@@ -43,23 +43,23 @@ use crate::slots::Slots;
 /// | `GET /sessions/{id}/messages` | at most `?limit=` entries before the number `?before=`, and how their runs ended |
 /// | `GET /sessions/{id}/trace` | the traces of the session's last runs in this process |
 /// | `GET /sessions` | the sessions, the last written one first, 50 at a time; `?after=` takes the `next` of the previous page |
-/// | `GET /health` | the number of runs and readers |
+/// | `GET /health` | the status `ok`, and the [load](Self::with_shown_load) if it is shown |
 /// | `POST /api/chat`, `GET /api/chat/{id}/stream`, `POST …/stop`, `GET …/messages` | [AI SDK](turnstream::ui::ai_sdk) clients of version 6, or `?version=5` or `7` |
 /// | `POST /ag-ui` | [AG-UI](turnstream::ui::ag_ui) clients |
 ///
 /// ```no_run
-/// use std::future::pending;
+/// use std::time::Duration;
 /// use turnstream::Agent;
 /// use turnstream::provider::Scripted;
 /// use turnstream::session::JsonLinesStore;
-/// use turnstream_server::{ChatServer, ConnectionLimits, listen, serve};
+/// use turnstream_server::{ChatServer, listen};
 ///
 /// # #[tokio::main(flavor = "current_thread")]
 /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// let agent = Agent::new(Scripted::new(["Hello!"]));
 /// let server = ChatServer::new(agent).with_store(JsonLinesStore::open("chats")?);
 /// let listener = listen(([127, 0, 0, 1], 8080).into())?;
-/// serve(listener, server.router(), ConnectionLimits::default(), pending()).await;
+/// server.serve(listener, Duration::from_secs(10)).await;
 /// # Ok(())
 /// # }
 /// ```
@@ -78,7 +78,8 @@ pub(super) struct Settings {
     pub(super) access: Access,
     pub(super) limits: ChatLimits,
     pub(super) busy: Busy,
-    pub(super) error_texts: ErrorTexts,
+    error_texts: ErrorTexts,
+    shows_load: bool,
     log: Option<Arc<LogFn>>,
     /// Routes of the app.
     pub(super) app_routes: Router,
@@ -132,6 +133,7 @@ impl ChatServer {
             limits: ChatLimits::default(),
             busy: Busy::default(),
             error_texts: ErrorTexts::hidden(),
+            shows_load: false,
             log: None,
             app_routes: Router::new(),
             usage: Usage::default(),
@@ -167,7 +169,8 @@ impl ChatServer {
     }
 
     /// Sets the hub that performs the runs, for example one that several processes share. To resume
-    /// the runs of a killed process, call [`resume_lost_runs`](Self::resume_lost_runs).
+    /// the runs of a killed process, call [`resume_lost_runs`](Self::resume_lost_runs), as
+    /// [`serve`](Self::serve) does.
     pub fn with_hub(self, hub: Hub) -> Self {
         self.update(|settings| (settings.hub, settings.hub_owner) = (hub, HubOwner::App))
     }
@@ -209,10 +212,16 @@ impl ChatServer {
 
     /// Sets what clients read about errors of models, tools and the store. By default, the messages
     /// are [hidden](ErrorTexts::hidden): in the events, the stored messages, the ends of runs, the
-    /// traces and the list of sessions. The text of a hidden message is logged each time that it is
-    /// sent or recorded, with another id.
+    /// traces and the list of sessions. The text of a hidden message is logged once for each
+    /// failure in a run of this process, with the id that its readers receive.
     pub fn with_error_texts(self, texts: ErrorTexts) -> Self {
         self.update(|settings| settings.error_texts = texts)
+    }
+
+    /// Shows the number of runs and readers, and how full the events' logs are, at `GET /health`, to
+    /// everyone who may call this route. By default, only the status is shown.
+    pub fn with_shown_load(self) -> Self {
+        self.update(|settings| settings.shows_load = true)
     }
 
     /// Calls `log` with each error that a client does not see, such as a failure of the store.
@@ -245,6 +254,20 @@ impl ChatServer {
     /// returned future only ends the wait.
     pub async fn shut_down(&self, limit: Duration) {
         self.0.hub.shut_down(limit).await;
+    }
+
+    /// How the messages of errors are hidden in the events of a run, before any reader sees them.
+    pub(super) fn run_texts(&self) -> ErrorTexts {
+        self.0.error_texts.clone()
+    }
+
+    /// How the messages of errors are hidden in a response.
+    pub(super) fn reader_texts(&self) -> ErrorTexts {
+        self.0.error_texts.for_readers()
+    }
+
+    pub(super) fn shows_load(&self) -> bool {
+        self.0.shows_load
     }
 
     /// Returns the response of a refused request, and logs the error that the client does not see.

@@ -65,6 +65,20 @@ const ROUTES: [(Method, &str, Action); 19] = [
 impl ChatServer {
     /// Returns a router with all routes. It is also a function from requests to responses for other
     /// servers, since a router is a `tower` service.
+    ///
+    /// An [`AgentServer`](crate::AgentServer) has the route `POST /api/chat` as well, so merging the
+    /// two routers panics. Nest one of them at a path of its own:
+    ///
+    /// ```
+    /// use turnstream::Agent;
+    /// use turnstream::provider::Scripted;
+    /// use turnstream_server::{AgentServer, ChatServer};
+    ///
+    /// let agent = Agent::new(Scripted::new(["Hello!"]));
+    /// let models = AgentServer::new().with_model("assistant", agent.clone());
+    /// let router = ChatServer::new(agent).router().nest("/models", models.router());
+    /// # drop(router);
+    /// ```
     pub fn router(&self) -> Router {
         let mut routes = Router::new();
         for (method, path, action) in ROUTES {

@@ -22,6 +22,13 @@ use super::start::Start;
 use super::starts::last_answer;
 use super::views::{self, ListedSession, next_position, parse_position};
 
+/// The number of forks in a row that read the entries of their origins. A longer chain would be slow
+/// to read.
+const MAX_LINKED_FORKS: u32 = 16;
+
+/// Precedes the number of linked forks in the id of a fork.
+const FORK_MARK: &str = ".fork";
+
 /// Starts a run, or continues an unfinished one.
 pub(super) async fn start(call: Call) -> Answer {
     let body: StartBody = call.json()?;
@@ -43,7 +50,7 @@ pub(super) async fn events(call: Call) -> Answer {
     let after = query.after(&call.parts.headers);
     let reader = settings.hub.read_session(&open.session, after.as_ref());
     let reader = hold(reader, (slot, open));
-    let sse = Sse::new().with_error_texts(settings.error_texts.clone());
+    let sse = Sse::new().with_error_texts(call.server.reader_texts());
     Ok(to_axum(sse.respond_to_reader(reader)))
 }
 
@@ -153,10 +160,29 @@ async fn revoke_in_run(call: &Call, open: &OpenSession, grant_id: &str) -> Resul
     }
 }
 
+/// How a fork gets the entries of its origin.
+enum ForkMethod {
+    /// The store reads them from the origin.
+    Link,
+    /// They are copied, so that the fork has no origin.
+    Copy,
+}
+
+/// Returns the id of a new fork. It ends with the number of linked forks in a row, up to the
+/// maximum, after which a fork is a copy.
+fn new_fork(origin: &str) -> (String, ForkMethod) {
+    let earlier = origin.rsplit_once(FORK_MARK).and_then(|(_, count)| count.parse::<u32>().ok());
+    let count = earlier.unwrap_or_default().saturating_add(1);
+    match count > MAX_LINKED_FORKS {
+        true => (SystemIds.next_id(), ForkMethod::Copy),
+        false => (format!("{}{FORK_MARK}{count}", SystemIds.next_id()), ForkMethod::Link),
+    }
+}
+
 /// Creates a new session from the first entries of this one.
 pub(super) async fn fork(call: Call) -> Answer {
     let ForkBody { at } = call.json()?;
-    let id = SystemIds.next_id();
+    let (id, method) = new_fork(&call.session);
     if at == Some(0) {
         // Nothing to copy: the new session starts with its first message.
         return json(StatusCode::CREATED, json!({ "session": id }));
@@ -171,7 +197,11 @@ pub(super) async fn fork(call: Call) -> Answer {
     settings.sessions.add_session(&call.principal, &settings.limits).await?;
     let max_starts = settings.limits.max_starts_per_minute;
     let forked = match settings.usage.starts.add(&call.principal, max_starts) {
-        Ok(()) => open.session.fork_at(at, stored).await.map_err(Failure::from),
+        Ok(()) => match method {
+            ForkMethod::Link => open.session.fork_at(at, stored).await.map(drop),
+            ForkMethod::Copy => settings.sessions.copy(&open.session, at, &stored).await,
+        }
+        .map_err(Failure::from),
         Err(failure) => Err(failure),
     };
     if let Err(failure) = forked {
@@ -211,6 +241,7 @@ pub(super) async fn list(call: Call) -> Answer {
     let after = query.after.as_deref().map(parse_position).transpose()?;
     let (page, titles): (Vec<_>, Vec<_>) =
         settings.sessions.list(&call.principal, after).await?.into_iter().unzip();
+    let texts = call.server.reader_texts();
     let mut sessions = Vec::new();
     for (info, title) in page.iter().zip(titles) {
         let stored = settings.sessions.stored_id(&call.principal, &info.id);
@@ -218,7 +249,7 @@ pub(super) async fn list(call: Call) -> Answer {
             Ok(stored) => matches!(settings.hub.find_run(&stored).await, Ok(Some(_))),
             Err(_) => false,
         };
-        sessions.push(ListedSession::new(info, title, is_running, &settings.error_texts));
+        sessions.push(ListedSession::new(info, title, is_running, &texts));
     }
     json(StatusCode::OK, json!({ "sessions": sessions, "next": next_position(&page) }))
 }
@@ -229,7 +260,7 @@ pub(super) async fn messages(call: Call) -> Answer {
     let open = call.open().await?;
     let entries = open.session.entries().await?;
     let observed = open.runs().to_ended_runs();
-    let texts = &call.server.0.error_texts;
+    let texts = &call.server.reader_texts();
     json(StatusCode::OK, views::messages(&entries, &query, &open.session, &observed, texts))
 }
 
@@ -240,8 +271,11 @@ pub(super) async fn trace(call: Call) -> Answer {
     json(StatusCode::OK, traces)
 }
 
-/// Reports whether the server is healthy, and its load.
+/// Reports that the server is healthy, and its load if it is shown.
 pub(super) fn health(call: &Call) -> Answer {
+    if !call.server.shows_load() {
+        return json(StatusCode::OK, json!({ "status": "ok" }));
+    }
     let stats = call.server.0.hub.stats();
     let oldest = stats.oldest_reader.map(|age| u64::try_from(age.as_millis()).unwrap_or(u64::MAX));
     json(

@@ -138,7 +138,7 @@ impl ChatServer {
         let (server, open) = (self.clone(), Arc::clone(open));
         let (agent, run_id) = (with_budget(agent, principal), SystemIds.next_id());
         // A client that disconnects must not separate the tombstones of an answer from the run that
-        // replaces it.
+        // replaces it. Neither does a shutdown, because the key of the run is reserved.
         let begun = tokio::spawn(async move {
             let owner = begin(&server, &open, place, &agent, start, run_id, Some(slot)).await?;
             let reader = owner.read();
@@ -287,7 +287,7 @@ pub(super) async fn begin(
     open.runs().add(record);
     let lost_leases = Arc::clone(&server.0.sessions.lost_leases);
     let (id, session) = (session.id().to_owned(), session.clone());
-    let texts = server.0.error_texts.clone();
+    let texts = server.run_texts();
     let source = RunSource::from(run)
         .with_run_id(run_id)
         .inspect(move |event| {

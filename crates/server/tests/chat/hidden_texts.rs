@@ -1,5 +1,8 @@
 //! No route shows the messages of errors, unless they are shown.
 
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex};
+
 use axum::http::Method;
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -84,6 +87,32 @@ async fn the_messages_of_errors_are_shown_if_configured() {
         let (_, text) = shown.iter().find(|(it, _)| *it == path).unwrap();
         assert!(text.contains(&format!("the disk of {SECRET}")), "{path}: {text}");
     }
+}
+
+#[tokio::test]
+async fn the_message_of_a_failure_is_logged_once_with_the_id_that_all_readers_receive() {
+    let logged: Arc<Mutex<Vec<(String, String)>>> = Arc::default();
+    let log = Arc::clone(&logged);
+    let texts = ErrorTexts::hidden().log(move |id, text| {
+        log.lock().unwrap().push((id.to_owned(), text.to_owned()));
+    });
+    let model = Scripted::from_fn(|_, _| {
+        Reply::error(Error::new(ErrorKind::Server, format!("the disk of {SECRET} is full")))
+    });
+    let chat = Chat::of(Agent::new(model), |server| server.with_error_texts(texts));
+    chat.say_and_wait("ada", "s", "Save it").await;
+    let log = logged.lock().unwrap().clone();
+    let failures = log.iter().filter(|(_, text)| text.contains(SECRET));
+    let ids: HashSet<_> = failures.map(|(id, _)| id.clone()).collect();
+    for _ in 0..3 {
+        for (path, text) in read_all(&chat).await {
+            let shown = text.split("(error ").skip(1).map(|rest| rest.split(')').next().unwrap());
+            for id in shown {
+                assert!(ids.contains(id), "{path}: {id} is not in {log:?}");
+            }
+        }
+    }
+    assert_eq!(*logged.lock().unwrap(), log);
 }
 
 /// A store that lists an unreadable session.

@@ -316,3 +316,14 @@ async fn no_id_leads_out_of_a_principals_own_sessions() {
     assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1);
     std::fs::remove_dir_all(&folder).unwrap();
 }
+
+#[tokio::test]
+async fn the_load_is_shown_only_if_configured() {
+    let health = async |server: ChatServer| {
+        let served = Served::chat(server.router());
+        served.get("/health").await.json()
+    };
+    let server = ChatServer::new(agent());
+    assert_eq!(health(server.clone()).await, json!({ "status": "ok" }));
+    assert_eq!(health(server.with_shown_load()).await["runs"], 0);
+}

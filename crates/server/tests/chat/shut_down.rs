@@ -5,7 +5,10 @@ use std::time::Duration;
 use axum::http::Method;
 use serde_json::json;
 use tokio::io::AsyncWriteExt;
+use turnstream::Agent;
+use turnstream::provider::{Reply, Scripted};
 use turnstream::session::MemoryStore;
+use turnstream::tool::{Tool, ToolSpec};
 use turnstream_server::{ChatServer, ConnectionLimits, listen, serve};
 
 use super::support::{Chat, LIMIT, SECRET, agent, read_until, two_users};
@@ -73,4 +76,24 @@ async fn a_client_that_does_not_read_cannot_keep_the_server_running() {
     silent.readable().await.unwrap();
     stop.send(()).unwrap();
     tokio::time::timeout(LIMIT, serving).await.expect("the server does not end").unwrap();
+}
+
+#[tokio::test]
+async fn a_tool_that_never_ends_does_not_prevent_the_end() {
+    let spec = ToolSpec::new("wait", "Waits", json!({ "type": "object", "properties": {} }));
+    let wait = Tool::raw(spec, |_, _| std::future::pending::<String>()).unwrap();
+    let model = Scripted::from_fn(|_, _| Reply::new().call("wait", json!({})));
+    let store = MemoryStore::new();
+    let server = ChatServer::new(Agent::new(model).with_tool(wait)).with_store(store.clone());
+    let server = server.with_authorize(two_users);
+    let chat = Chat { served: Served::chat(server.router()), store };
+    assert_eq!(chat.say("ada", "s", "Hi").await, 202);
+    let request = chat.request("ada", &Method::GET, "/sessions/s/events", None);
+    read_until(request.send().await.unwrap(), "tool_started").await;
+    let limit = Duration::from_millis(100);
+    let began = tokio::time::Instant::now();
+    tokio::time::timeout(LIMIT, server.shut_down(limit)).await.expect("it does not end");
+    assert!(began.elapsed() >= limit);
+    // The call has a result, so the session continues after a restart.
+    assert!(chat.stored("ada/s").await.contains(r#""kind":"interrupted""#));
 }

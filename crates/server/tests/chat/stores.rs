@@ -1,5 +1,6 @@
 //! The reads of the store, and the sessions that are kept in memory.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -85,6 +86,7 @@ impl Store for FailingStore {
 async fn a_clone_with_another_store_shares_no_sessions() {
     let (one, two) = (MemoryStore::new(), MemoryStore::new());
     let first = ChatServer::new(agent()).with_authorize(two_users).with_store(one.clone());
+    let first = first.with_shown_load();
     let second = first.clone().with_store(two.clone());
     let serve = |server: ChatServer, store| Chat { served: Served::chat(server.router()), store };
     let (first, second) = (serve(first, one), serve(second, two));
@@ -172,4 +174,57 @@ async fn a_fork_of_another_principals_session_has_no_origin() {
     let listed = chat.get("bob", "/sessions").await.json();
     assert_eq!(listed["sessions"][0]["id"], "copy");
     assert_eq!(listed["sessions"][0]["forked_from"], Value::Null);
+}
+
+#[tokio::test]
+async fn a_long_chain_of_forks_has_few_origins_and_all_entries() {
+    let chat = Chat::start(|server| server);
+    chat.say_and_wait("ada", "s", "Write").await;
+    let (mut session, mut calls) = ("s".to_owned(), HashSet::new());
+    for _ in 0..40 {
+        let path = format!("/sessions/{session}/fork");
+        session = chat.post("ada", &path, &json!({})).await.json()["session"].to_string();
+        session = session.trim_matches('"').to_owned();
+        // Each session needs verdicts of its own.
+        let call = chat.waiting_call("ada", &session).await;
+        assert!(calls.insert(call["approval_id"].to_string()), "{call}");
+    }
+    let listed = chat.store.list().await.unwrap();
+    let origin = |id: &str| listed.iter().find(|info| info.id == id)?.origin.as_ref();
+    let (mut count, mut id) = (0, format!("ada/{session}"));
+    while let Some(earlier) = origin(&id) {
+        (count, id) = (count + 1, earlier.id.clone());
+    }
+    assert!((1..=16).contains(&count), "{count}");
+    assert_eq!(listed.iter().filter(|info| info.origin.is_none()).count(), 3);
+    let verdict = json!({ "call": chat.waiting_call("ada", &session).await });
+    let approve = format!("/sessions/{session}/approve");
+    assert_eq!(chat.post("ada", &approve, &verdict).await.status, 202);
+    chat.wait_for_runs(0).await;
+    let stored = chat.stored(&format!("ada/{session}")).await;
+    assert!(stored.contains("written") && stored.contains("Done."), "{stored}");
+}
+
+#[tokio::test]
+async fn a_principal_finds_its_sessions_among_many_others() {
+    let chat = Chat::start(|server| server);
+    let add = async |id: String| {
+        chat.store.append(&id, 0, vec![Item::user("Hi").into()]).await.unwrap();
+    };
+    for n in 0..60 {
+        add(format!("ada/{n}")).await;
+        for other in 0..20 {
+            add(format!("bob/{n}-{other}")).await;
+        }
+    }
+    let list = async |query: &str| chat.get("ada", &format!("/sessions{query}")).await.json();
+    let ids = |page: &Value| {
+        let ids = page["sessions"].as_array().unwrap().iter().map(|it| it["id"].clone());
+        ids.collect::<HashSet<_>>()
+    };
+    let first = list("").await;
+    let second = list(&format!("?after={}", first["next"].as_str().unwrap())).await;
+    assert_eq!((ids(&first).len(), ids(&second).len()), (50, 10));
+    assert!(ids(&first).is_disjoint(&ids(&second)));
+    assert_eq!(second["next"], Value::Null);
 }

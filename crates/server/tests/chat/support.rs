@@ -62,6 +62,7 @@ impl Chat {
     pub(super) fn of(agent: Agent, change: impl FnOnce(ChatServer) -> ChatServer) -> Self {
         let store = MemoryStore::new();
         let server = ChatServer::new(agent).with_store(store.clone()).with_authorize(two_users);
+        let server = server.with_shown_load();
         Self { served: Served::chat(change(server).router()), store }
     }
 
