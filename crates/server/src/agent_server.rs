@@ -122,7 +122,8 @@ impl AgentServer {
     }
 
     /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
-    /// asked for.
+    /// asked for. Requests to all host names and from pages of all sites are then accepted, so the
+    /// function has to require a key that other sites do not have.
     pub fn with_authorize(self, authorize: impl Authorize + 'static) -> Self {
         let access =
             Access { authorize: Some(Arc::new(authorize)), sites: Some(AllowedSites::any()) };

@@ -29,8 +29,8 @@ pub struct Principal {
 }
 
 impl Principal {
-    /// Creates a principal with an id. A response can be continued only by a principal with the id
-    /// for which it was made.
+    /// Creates a principal with an id. A session can be used, and a response continued, only by a
+    /// principal with the id for which it was made.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
         Self { id: id.into(), budget: None, max_runs: None }
     }
@@ -47,7 +47,9 @@ impl Principal {
     }
 
     /// Limits the number of runs at the same time. Further requests are answered with the status
-    /// 429. By default, the number is not limited.
+    /// 429. By default, a [`ChatServer`](crate::ChatServer) has a [limit for
+    /// all](crate::ChatLimits::max_runs_per_principal), and an
+    /// [`AgentServer`](crate::AgentServer) has none.
     #[must_use]
     pub fn with_max_runs(mut self, max_runs: usize) -> Self {
         self.max_runs = Some(max_runs);
@@ -89,7 +91,8 @@ impl Principal {
 /// # let _ = turnstream_server::AgentServer::new().with_authorize(authorize);
 /// ```
 pub trait Authorize: Send + Sync {
-    /// Returns the principal of a request. `request` contains everything but the body.
+    /// Returns the principal of a request. `request` contains everything but the body. The returned
+    /// future is dropped if the client closes its connection.
     ///
     /// # Errors
     ///

@@ -50,8 +50,8 @@
 //! - **A repeated request** with the same `idempotency-key` starts no second run. The process that
 //!   has received the first one refuses the key with another message; another process does not
 //!   compare the messages.
-//! - **A fork** reads the entries of its origin, and each 17th fork of a chain is a copy, so that no
-//!   session has more than 16 origins. The [rate](ChatLimits::max_starts_per_minute) of forks is
+//! - **A fork** reads the entries of its origin, and each 17th fork of a chain is a copy, so that
+//!   no session has more than 16 origins. The [rate](ChatLimits::max_starts_per_minute) of forks is
 //!   limited.
 //! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their
 //!   turns, and sends each reader an event that says so.

@@ -92,8 +92,9 @@ fn open_listener(address: SocketAddr) -> io::Result<TcpListener> {
 ///
 /// Unlike `axum::serve`, it limits the number of connections, the time for the head of a request
 /// and its size (32 KiB), and the time for which a client does not read, so that clients that send
-/// or read nothing cannot use it up. For a [`ChatServer`](crate::ChatServer), pass a future that
-/// shuts the server down, because its readers do not end before:
+/// or read nothing cannot use it up. A [`ChatServer`](crate::ChatServer) has a [method of its
+/// own](crate::ChatServer::serve). To serve one with other limits or routes, pass a future that
+/// shuts it down, because its readers do not end before:
 ///
 /// ```no_run
 /// use std::time::Duration;
@@ -186,7 +187,8 @@ fn is_client_error(kind: io::ErrorKind) -> bool {
 }
 
 /// Waits until the program is asked to end: by Ctrl-C or, on Unix, by SIGTERM. From the first call
-/// on, these signals no longer end the program by themselves.
+/// on, these signals no longer end the program by themselves, also after the returned future was
+/// dropped, which only ends the wait.
 ///
 /// # Panics
 ///

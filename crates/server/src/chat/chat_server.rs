@@ -218,8 +218,8 @@ impl ChatServer {
         self.update(|settings| settings.error_texts = texts)
     }
 
-    /// Shows the number of runs and readers, and how full the events' logs are, at `GET /health`, to
-    /// everyone who may call this route. By default, only the status is shown.
+    /// Shows the number of runs and readers, and how full the logs of events are, at `GET /health`,
+    /// to everyone who may call this route. By default, only the status is shown.
     pub fn with_shown_load(self) -> Self {
         self.update(|settings| settings.shows_load = true)
     }

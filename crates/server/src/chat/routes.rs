@@ -66,8 +66,8 @@ impl ChatServer {
     /// Returns a router with all routes. It is also a function from requests to responses for other
     /// servers, since a router is a `tower` service.
     ///
-    /// An [`AgentServer`](crate::AgentServer) has the route `POST /api/chat` as well, so merging the
-    /// two routers panics. Nest one of them at a path of its own:
+    /// An [`AgentServer`](crate::AgentServer) has the route `POST /api/chat` as well, so merging
+    /// the two routers panics. Nest one of them at a path of its own:
     ///
     /// ```
     /// use turnstream::Agent;

@@ -22,8 +22,8 @@ use super::start::Start;
 use super::starts::last_answer;
 use super::views::{self, ListedSession, next_position, parse_position};
 
-/// The number of forks in a row that read the entries of their origins. A longer chain would be slow
-/// to read.
+/// The number of forks in a row that read the entries of their origins. A longer chain would be
+/// slow to read.
 const MAX_LINKED_FORKS: u32 = 16;
 
 /// Precedes the number of linked forks in the id of a fork.
