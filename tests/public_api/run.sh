@@ -15,7 +15,7 @@ turnstream-postgres crates/postgres crates/postgres/api.txt 18
 turnstream-prices crates/prices crates/prices/api.txt 5
 turnstream-redis crates/redis crates/redis/api.txt 10
 turnstream-restate crates/restate crates/restate/api.txt 28
-turnstream-server crates/server crates/server/api.txt 49
+turnstream-server crates/server crates/server/api.txt 51
 turnstream-sqlite crates/sqlite crates/sqlite/api.txt 5
 turnstream-testing crates/testing crates/testing/api.txt 157"
 

@@ -22,7 +22,10 @@ use turnstream_cli::{args, provider, session, tools};
 async fn main() {
     let ended = match flags::parse(env::args_os().skip(1)) {
         Ok(Some(flags)) => server::run(&flags).await.map_err(|error| (1, error.to_string())),
-        Ok(None) => Ok(print!("{}", flags::HELP)),
+        Ok(None) => {
+            print!("{}", flags::HELP);
+            Ok(())
+        }
         Err(message) => Err((2, message)),
     };
     let exit_code = match ended {

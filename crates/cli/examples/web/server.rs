@@ -37,7 +37,6 @@ pub(crate) async fn run(flags: &Flags) -> Result<(), Box<dyn Error>> {
         .with_sites(flags.sites.clone())
         .with_busy(flags.busy)
         .with_error_texts(ErrorTexts::shown())
-        .with_shown_load()
         .with_error_log(|error| eprintln!("error: {error}"))
         .with_routes(static_files(page_files::FILES))
         .with_routes(Router::new().route("/about", get(Json(about))));
@@ -73,7 +72,7 @@ fn with_login(server: ChatServer, mut address: SocketAddr) -> Result<ChatServer,
     let token = env::var("TURNSTREAM_WEB_TOKEN").ok().filter(|token| !token.is_empty());
     if address.ip().is_loopback() && token.is_none() {
         println!("http://{address}");
-        return Ok(server);
+        return Ok(server.with_shown_load());
     }
     if address.ip().is_unspecified() {
         address.set_ip(Ipv4Addr::LOCALHOST.into());
