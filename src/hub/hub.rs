@@ -23,7 +23,7 @@ use crate::hub::log::event_log::{LogUnavailable, NotRunning};
 use crate::hub::log::logs::Logs;
 use crate::hub::read::reader::Reader;
 use crate::hub::read::session_reader::SessionReader;
-use crate::hub::run::registry::{AlreadyRunning, Registry, RunPlace};
+use crate::hub::run::registry::{AlreadyRunning, Insertion, Registry, RunPlace};
 use crate::hub::run::run_directory::{LostRun, RunDirectory};
 use crate::hub::run::source::RunSource;
 use crate::hub::run::{DrivenRun, LogEntries, LogState, Runner, UnattendedLimit};
@@ -323,10 +323,12 @@ impl Hub {
     }
 
     /// Shuts down the hub: rejects new runs, and waits up to `limit` for the active runs to end.
-    /// A run whose key was [reserved](Self::reserve) before still starts, and counts as active. The
-    /// remaining runs are then interrupted, so that sessions store their partial turns. Runs
-    /// that are still active after ten more seconds are dropped. A run whose stream does not accept
-    /// commands is dropped as soon as `limit` has elapsed.
+    /// A key that was [reserved](Self::reserve) before counts as active, and its run still starts.
+    /// The remaining runs are then interrupted, so that sessions store their partial turns. From
+    /// then on, only a run that [replaces](crate::session::Session::run_replacing) an answer still
+    /// starts, because the answer is gone already, and is interrupted at once. Runs that are still
+    /// active after ten more seconds are dropped. A run whose stream does not accept commands is
+    /// dropped as soon as `limit` has elapsed.
     ///
     /// After yielding the last event of the current run, session readers end with an error that has
     /// [`ShuttingDown`](crate::hub::ShuttingDown) as its source. A web server should therefore
@@ -426,7 +428,7 @@ impl Reservation {
         let runtime = Handle::current();
         let HubInner { settings, registry } = &*self.hub.0;
         let run = run.into().observed_by(settings.run_observer.as_ref());
-        let RunSource { events, start, starts_at, handle, run_id, attempt } = run;
+        let RunSource { events, start, starts_at, has_replaced, handle, run_id, attempt } = run;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
         let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
@@ -461,7 +463,11 @@ impl Reservation {
             opened => opened?,
         }
         let task = place.task.get_or_init(|| OwnedTask::new(runner.drive()));
-        if let Err(error) = registry.insert(&place) {
+        let insertion = match has_replaced {
+            true => Insertion::EvenIfInterrupted,
+            false => Insertion::UnlessInterrupted,
+        };
+        if let Err(error) = registry.insert(&place, insertion) {
             place.close();
             return Err(error);
         }

@@ -120,10 +120,13 @@ impl Session {
             to,
             items,
         }));
+        let has_replaced = !entries.is_empty();
         let (version, restored) =
             self.append_and_fold(Some(&lease), version, restored, entries).await?;
         let plan = OpenCallPlan::default();
-        self.continue_run(agent, lease, version, restored, plan, input).await
+        let mut run = self.continue_run(agent, lease, version, restored, plan, input).await?;
+        run.set_replaced(has_replaced);
+        Ok(run)
     }
 
     /// Continues a session without new input. The returned run starts with the session's pending or

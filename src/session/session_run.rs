@@ -54,6 +54,9 @@ pub struct SessionRun {
     outcome: Option<Box<Outcome>>,
     /// The number of entries in the session when the run was created.
     starts_at: u64,
+    /// Whether the session was changed for this run already, and would stay without an answer if
+    /// the run did not start.
+    has_replaced: bool,
 }
 
 impl SessionRun {
@@ -69,7 +72,24 @@ impl SessionRun {
         let (handle, toolkit) = (run.internal_handle(), toolkit.clone());
         handle.add_grants(restored.grants().iter().cloned());
         let run = PersistTo::new(run, session, Some(lease), version, restored, Some(toolkit));
-        Self { settle_events: settled.into(), run, handle, outcome: None, starts_at: version }
+        Self {
+            settle_events: settled.into(),
+            run,
+            handle,
+            outcome: None,
+            starts_at: version,
+            has_replaced: false,
+        }
+    }
+
+    /// Sets whether items were tombstoned for this run.
+    pub(super) fn set_replaced(&mut self, has_replaced: bool) {
+        self.has_replaced = has_replaced;
+    }
+
+    /// Returns whether items were tombstoned for this run.
+    pub(crate) fn has_replaced(&self) -> bool {
+        self.has_replaced
     }
 
     /// Returns the number of entries in the session when the run was created.

@@ -13,7 +13,7 @@ use crate::turn::TurnEvent;
 
 type LogFn = dyn Fn(&str, &str) + Send + Sync;
 
-/// The number of hidden messages whose ids are remembered for [`ErrorTexts::for_readers`].
+/// The number of different hidden messages, and of hidden results, that are remembered.
 const MAX_REMEMBERED: usize = 1_000;
 
 /// Decides whether error messages from models and tools are sent to a front end.
@@ -21,8 +21,9 @@ const MAX_REMEMBERED: usize = 1_000;
 /// An error message may contain a path, a query or an address that the user should not see. The
 /// same applies to [`Outcome::why`](crate::Outcome::why), unless it is the reason for an interrupt.
 /// By default, each message is replaced with the kind of the error, or with the reason why the run
-/// ended, and an id. If a tool fails, the id is the tool call's id. The function passed to
-/// [`log`](Self::log) receives the id together with the original message.
+/// ended, and an id. If a tool fails, the id is the tool call's id. Otherwise, equal messages have
+/// the same id, as long as the message is one of the last 1,000 different ones. The function passed
+/// to [`log`](Self::log) receives the id together with the original message.
 ///
 /// ```
 /// use turnstream::ui::ErrorTexts;
@@ -36,31 +37,46 @@ pub struct ErrorTexts {
     ids: Arc<dyn Ids>,
     log: Option<Arc<LogFn>>,
     logged: Arc<Mutex<LoggedTexts>>,
+    /// Whether the messages that were logged already are not logged again.
     is_for_readers: bool,
 }
 
-/// The last messages that were logged, the newest first.
+/// The last messages that were logged, except by settings for readers, the newest first. Hashes are
+/// kept instead of the messages, which can be large.
 #[derive(Default)]
 struct LoggedTexts {
     hasher: RandomState,
-    /// The hash of each message, so that large messages are not kept, and its id.
+    /// Each message and its id.
     ids: VecDeque<(u64, String)>,
+    /// The results of failed calls, each with the call's id.
+    results: VecDeque<u64>,
 }
 
 impl LoggedTexts {
-    fn find(&self, text: &str) -> Option<&str> {
+    fn find_id(&self, text: &str) -> Option<&str> {
         let hash = self.hasher.hash_one(text);
         self.ids.iter().find(|(logged, _)| *logged == hash).map(|(_, id)| id.as_str())
     }
 
-    fn contains(&self, id: &str, text: &str) -> bool {
+    /// Adds a message as the newest one. An equal message that is remembered keeps its id. Returns
+    /// the message's id.
+    fn add(&mut self, text: &str, new_id: String) -> String {
         let hash = self.hasher.hash_one(text);
-        self.ids.iter().any(|(logged, known)| *logged == hash && known == id)
+        let known = self.ids.iter().position(|(logged, _)| *logged == hash);
+        let known = known.and_then(|at| self.ids.remove(at));
+        let (_, id) = known.unwrap_or((hash, new_id));
+        self.ids.truncate(MAX_REMEMBERED - 1);
+        self.ids.push_front((hash, id.clone()));
+        id
     }
 
-    fn add(&mut self, id: &str, text: &str) {
-        self.ids.truncate(MAX_REMEMBERED - 1);
-        self.ids.push_front((self.hasher.hash_one(text), id.to_owned()));
+    fn contains_result(&self, call_id: &str, text: &str) -> bool {
+        self.results.contains(&self.hasher.hash_one((call_id, text)))
+    }
+
+    fn add_result(&mut self, call_id: &str, text: &str) {
+        self.results.truncate(MAX_REMEMBERED - 1);
+        self.results.push_front(self.hasher.hash_one((call_id, text)));
     }
 }
 
@@ -96,7 +112,9 @@ impl ErrorTexts {
     }
 
     /// Returns settings for any number of readers of events that these settings have hidden before:
-    /// each of the last 1,000 hidden messages keeps its id, and is not logged again.
+    /// a message that is remembered has the id under which it was logged, and is not logged again.
+    /// Any other message gets a new id and is logged for each reader, for example the error of a
+    /// store that cannot be read.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -217,29 +235,34 @@ impl ErrorTexts {
     }
 
     fn replacement(&self, kind: &str, text: &str) -> String {
-        let known = match self.is_for_readers {
-            true => lock_ignoring_poison(&self.logged).find(text).map(str::to_owned),
-            false => None,
-        };
-        let id = known.unwrap_or_else(|| {
-            let id = self.ids.next_id();
+        let known = lock_ignoring_poison(&self.logged).find_id(text).map(str::to_owned);
+        let is_logged = known.is_some() && self.is_for_readers;
+        let mut id = known.unwrap_or_else(|| self.ids.next_id());
+        if !self.is_for_readers {
+            id = lock_ignoring_poison(&self.logged).add(text, id);
+        }
+        if !is_logged {
             self.write_log(&id, text);
-            id
-        });
+        }
         format!("{kind} (error {id})")
     }
 
     /// Logs the message of a tool's error, whose id is the call's.
     fn log_result(&self, result: &ToolResult) {
-        let (id, text) = (&result.call_id, result.content.text());
-        let is_logged = || lock_ignoring_poison(&self.logged).contains(id, &text);
-        if !self.is_for_readers || !is_logged() {
-            self.write_log(id, &text);
+        let (call_id, text) = (&result.call_id, result.content.text());
+        let mut logged = lock_ignoring_poison(&self.logged);
+        if self.is_for_readers {
+            if logged.contains_result(call_id, &text) {
+                return;
+            }
+        } else {
+            logged.add_result(call_id, &text);
         }
+        drop(logged);
+        self.write_log(call_id, &text);
     }
 
     fn write_log(&self, id: &str, text: &str) {
-        lock_ignoring_poison(&self.logged).add(id, text);
         if let Some(log) = &self.log {
             log(id, text);
         }
@@ -278,3 +301,67 @@ impl Default for ErrorTexts {
 }
 
 impl_debug!(ErrorTexts(it), shown = it.is_shown);
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::env::CountingIds;
+    use crate::error::ErrorKind;
+    use crate::item::{ResultKind, ToolCall};
+
+    type Log = Arc<Mutex<Vec<String>>>;
+
+    /// Returns settings that log the ids of hidden messages.
+    fn logging_texts() -> (ErrorTexts, Log) {
+        let log = Log::default();
+        let ids = Arc::clone(&log);
+        let texts = ErrorTexts::hidden().with_ids(CountingIds::new("e"));
+        (texts.log(move |id, _| lock_ignoring_poison(&ids).push(id.to_owned())), log)
+    }
+
+    fn hide(texts: &ErrorTexts, text: &str) -> String {
+        texts.error(&Error::new(ErrorKind::Server, text)).message().to_owned()
+    }
+
+    #[test]
+    fn equal_failures_have_the_same_id_for_all_readers_and_each_is_logged() {
+        let (texts, log) = logging_texts();
+        let live = ["full", "down", "full"].map(|text| hide(&texts, text));
+        assert_eq!(live, ["server (error e-1)", "server (error e-2)", "server (error e-1)"]);
+        let later = ["full", "down", "full"].map(|text| hide(&texts.for_readers(), text));
+        assert_eq!(later, live);
+        assert_eq!(*log.lock().unwrap(), ["e-1", "e-2", "e-1"]);
+    }
+
+    #[test]
+    fn a_failure_that_only_readers_receive_is_logged_for_each_of_them() {
+        let (texts, log) = logging_texts();
+        let received = [1, 2].map(|_| hide(&texts.for_readers(), "the store is down"));
+        assert_eq!(received, ["server (error e-1)", "server (error e-2)"]);
+        assert_eq!(*log.lock().unwrap(), ["e-1", "e-2"]);
+    }
+
+    #[test]
+    fn a_message_keeps_its_id_while_it_is_among_the_last_thousand() {
+        let (texts, _) = logging_texts();
+        let first = hide(&texts, "first");
+        for n in 1..MAX_REMEMBERED {
+            hide(&texts, &n.to_string());
+        }
+        assert_eq!(hide(&texts.for_readers(), "first"), first);
+        hide(&texts, "one more");
+        assert_ne!(hide(&texts.for_readers(), "first"), first);
+    }
+
+    #[test]
+    fn the_result_of_a_failed_call_is_logged_once_for_any_number_of_readers() {
+        let (texts, log) = logging_texts();
+        let call = ToolCall::new("c1", "save", "{}");
+        let result = ToolResult::for_call(&call, ResultKind::Error, "the disk is full");
+        let event = Event::Tool(ToolEvent::Output(result));
+        for texts in [texts.clone(), texts.for_readers(), texts.for_readers()] {
+            assert!(texts.event(&event).is_some());
+        }
+        assert_eq!(*log.lock().unwrap(), ["c1"]);
+    }
+}

@@ -10,6 +10,7 @@ mod backend;
 mod blocking_tools;
 mod numbers;
 mod outages;
+mod shut_down;
 mod slow_readers;
 
 turnstream_testing::hub_suite!(in_memory, paused, crate::backend::InMemory);

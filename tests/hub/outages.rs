@@ -259,23 +259,3 @@ async fn a_shutdown_waits_ten_seconds_for_interrupted_runs_to_be_stored() {
     hub.shut_down(Duration::from_secs(30)).await;
     assert_eq!((begin.elapsed(), hub.stats().runs), (Duration::from_secs(40), 0));
 }
-
-#[tokio::test(start_paused = true)]
-async fn a_run_whose_key_was_reserved_before_a_shutdown_starts_and_is_interrupted() {
-    let (store, hub) = (MemoryStore::new(), Hub::new());
-    let session = Session::open(store.clone(), "s").await.unwrap();
-    let agent = Agent::new(Scripted::new([Reply::text("One"), Reply::text("Two").hang()]));
-    session.run(&agent, "Go.").await.unwrap().outcome().await.unwrap();
-    let place = hub.reserve("s").unwrap();
-    let closed = hub.clone();
-    let ended = tokio::spawn(async move { closed.shut_down(Duration::ZERO).await });
-    tokio::task::yield_now().await;
-    assert!(hub.reserve("other").is_err());
-    let run = session.run_replacing(&agent, 0, "Go on.").await.unwrap();
-    place.start(run).await.unwrap().detach();
-    ended.await.unwrap();
-    assert_eq!(hub.stats().runs, 0);
-    let stored = Session::open(store, "s").await.unwrap().history();
-    let stays: Vec<_> = stored.iter().filter(|item| !item.tombstone).collect();
-    assert_eq!(stays[0].as_user().unwrap().text(), "Go on.");
-}

@@ -188,10 +188,20 @@ enum Phase {
     Open,
     /// Only runs whose keys were reserved before.
     Closed,
-    /// Only runs whose keys were reserved before. They are interrupted when they start.
+    /// Only runs whose keys were reserved before and for which the session was changed already.
+    /// They are interrupted when they start.
     Interrupting,
     /// No runs.
     Ended,
+}
+
+/// Whether a run may start while the runs are interrupted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in crate::hub) enum Insertion {
+    /// The run starts later, here or elsewhere, because its session is unchanged.
+    UnlessInterrupted,
+    /// The session was changed for this run already.
+    EvenIfInterrupted,
 }
 
 #[derive(Default)]
@@ -212,6 +222,16 @@ struct KeyState {
 impl KeyState {
     fn is_needed(&self) -> bool {
         self.occupant.is_some() || !self.waiters.is_empty() || self.interested > 0
+    }
+
+    /// Returns the error for a reader that waits for a run, if no more runs start under the key.
+    fn no_more_runs(&self, phase: Phase) -> Option<ShuttingDown> {
+        match phase {
+            Phase::Open => None,
+            // A run whose key is reserved may still start, and be read.
+            Phase::Closed | Phase::Interrupting if self.occupant.is_some() => None,
+            Phase::Closed | Phase::Interrupting | Phase::Ended => Some(ShuttingDown),
+        }
     }
 }
 
@@ -283,11 +303,20 @@ impl Registry {
         state.wake_key(key);
     }
 
-    /// Stores a run under the key that was reserved for it. The session may have been changed for
-    /// this run already, so the run also starts if the registry was closed after the reservation.
-    pub(in crate::hub) fn insert(&self, place: &Arc<RunPlace>) -> Result<(), Error> {
+    /// Stores a run under the key that was reserved for it, also if the registry was closed after
+    /// the reservation.
+    pub(in crate::hub) fn insert(
+        &self,
+        place: &Arc<RunPlace>,
+        insertion: Insertion,
+    ) -> Result<(), Error> {
         let mut state = self.lock();
-        if state.phase == Phase::Ended {
+        let may_start = match state.phase {
+            Phase::Open | Phase::Closed => true,
+            Phase::Interrupting => insertion == Insertion::EvenIfInterrupted,
+            Phase::Ended => false,
+        };
+        if !may_start {
             return Err(ShuttingDown.into());
         }
         state.begun += 1;
@@ -412,14 +441,15 @@ impl Registry {
         self.lock().phase != Phase::Open
     }
 
-    /// Waits until the registry is closed. After that, no more runs can start.
+    /// Waits until the registry is closed and no more runs can start under the key.
     pub(in crate::hub) fn poll_closed(
         &self,
         key: &str,
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Error> {
-        match self.poll_key::<()>(key, waiter, cx, |_, _| None) {
+        let find = |key: &mut KeyState, _: &_, phase| key.no_more_runs(phase).map(Err);
+        match self.poll_key::<()>(key, waiter, cx, find) {
             Poll::Ready(Err(closed)) => Poll::Ready(closed),
             Poll::Ready(Ok(())) | Poll::Pending => Poll::Pending,
         }
@@ -433,18 +463,18 @@ impl Registry {
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<NextRun, Error>> {
-        self.poll_key(key, waiter, cx, |state, runs| {
+        self.poll_key(key, waiter, cx, |state, runs, phase| {
             if state.last_order <= seen {
-                return None;
+                return state.no_more_runs(phase).map(Err);
             }
             if state.previous_order > seen {
-                return Some(NextRun::Missed(state.previous_order));
+                return Some(Ok(NextRun::Missed(state.previous_order)));
             }
             let last = state.last_run.as_ref().and_then(|run| runs.get(run));
-            Some(match last.filter(|place| place.order() == state.last_order) {
+            Some(Ok(match last.filter(|place| place.order() == state.last_order) {
                 Some(place) => NextRun::Begun(Arc::clone(place)),
                 None => NextRun::Missed(state.last_order),
-            })
+            }))
         })
     }
 
@@ -455,12 +485,13 @@ impl Registry {
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
     ) -> Poll<Result<(), Error>> {
-        self.poll_key(key, waiter, cx, |state, _| match &state.occupant {
-            Some(_) => None,
-            None => {
+        self.poll_key(key, waiter, cx, |state, _, phase| match (phase, &state.occupant) {
+            (Phase::Open, Some(_)) => None,
+            (Phase::Open, None) => {
                 state.occupant = Some(Occupant::Reserved);
-                Some(())
+                Some(Ok(()))
             }
+            (Phase::Closed | Phase::Interrupting | Phase::Ended, _) => Some(Err(ShuttingDown)),
         })
     }
 
@@ -469,20 +500,21 @@ impl Registry {
         key: &str,
         waiter: &mut Option<u64>,
         cx: &mut Context<'_>,
-        find: impl FnOnce(&mut KeyState, &HashMap<Arc<str>, Arc<RunPlace>>) -> Option<T>,
+        find: impl FnOnce(
+            &mut KeyState,
+            &HashMap<Arc<str>, Arc<RunPlace>>,
+            Phase,
+        ) -> Option<Result<T, ShuttingDown>>,
     ) -> Poll<Result<T, Error>> {
         let mut state = self.lock();
         let state = &mut *state;
-        if state.phase != Phase::Open {
-            return Poll::Ready(Err(ShuttingDown.into()));
-        }
         let id = *waiter.get_or_insert(state.next_waiter);
         state.next_waiter = state.next_waiter.max(id + 1);
         let key = state.keys.entry(key.to_owned()).or_default();
-        match find(key, &state.runs) {
+        match find(key, &state.runs, state.phase) {
             Some(found) => {
                 key.waiters.remove(&id);
-                Poll::Ready(Ok(found))
+                Poll::Ready(found.map_err(Error::from))
             }
             None => {
                 key.waiters.insert(id, cx.waker().clone());

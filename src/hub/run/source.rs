@@ -19,6 +19,8 @@ pub struct RunSource {
     pub(in crate::hub) events: BoxStream<'static, Result<Event, Error>>,
     pub(in crate::hub) start: History,
     pub(in crate::hub) starts_at: Option<u64>,
+    /// Whether the session was changed for this run already.
+    pub(in crate::hub) has_replaced: bool,
     /// The run's handle; `None` if the stream accepts no commands.
     pub(in crate::hub) handle: Option<RunHandle>,
     pub(in crate::hub) run_id: Option<String>,
@@ -51,7 +53,15 @@ impl RunSource {
         events: impl Stream<Item = Result<Event, Error>> + Send + 'static,
     ) -> Self {
         let events = events.boxed();
-        Self { events, start: history, starts_at: None, handle: None, run_id: None, attempt: None }
+        Self {
+            events,
+            start: history,
+            starts_at: None,
+            has_replaced: false,
+            handle: None,
+            run_id: None,
+            attempt: None,
+        }
     }
 
     /// Creates a source from an attempt at a durable run. The source yields only the attempt's new
@@ -128,7 +138,13 @@ impl From<Run> for RunSource {
 impl From<SessionRun> for RunSource {
     fn from(run: SessionRun) -> Self {
         let (handle, starts_at) = (run.handle(), Some(run.starts_at()));
-        Self { starts_at, handle: Some(handle.clone()), ..Self::new(handle.history(), run) }
+        let has_replaced = run.has_replaced();
+        Self {
+            starts_at,
+            has_replaced,
+            handle: Some(handle.clone()),
+            ..Self::new(handle.history(), run)
+        }
     }
 }
 
