@@ -7,6 +7,7 @@ mod chat_server;
 mod ended_runs;
 mod failure;
 mod limits;
+mod listings;
 mod lost_leases;
 mod lost_runs;
 mod message_queue;
@@ -30,3 +31,5 @@ mod views;
 
 pub use chat_server::{Busy, ChatServer};
 pub use limits::ChatLimits;
+#[cfg(feature = "serve")]
+pub use serve::ServeEnd;

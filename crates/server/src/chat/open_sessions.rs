@@ -7,10 +7,11 @@ use std::time::Duration;
 use tokio::time::Instant;
 use turnstream::Error;
 use turnstream::hub::Hub;
-use turnstream::session::{ForkOrigin, MemoryStore, Session, SessionInfo, Store};
+use turnstream::session::{ForkOrigin, Session, SessionInfo, Store};
 
 use super::failure::Failure;
 use super::limits::ChatLimits;
+use super::listings::Listings;
 use super::lost_leases::LostLeases;
 use super::open_session::OpenSession;
 use super::requests::check_session_id;
@@ -38,8 +39,7 @@ pub(super) struct OpenSessions {
     open: Arc<Mutex<OpenedSessions>>,
     /// Locked while the sessions are counted.
     counts: Arc<tokio::sync::Mutex<Option<SessionCounts>>>,
-    /// Locked while the whole list is read, so that only one such list is in memory.
-    listing: Arc<tokio::sync::Mutex<()>>,
+    listings: Listings,
     /// The titles of sessions that were listed.
     titles: Arc<Mutex<HashMap<String, String>>>,
 }
@@ -127,7 +127,7 @@ impl OpenSessions {
             lost_leases: Arc::default(),
             open: Arc::default(),
             counts: Arc::default(),
-            listing: Arc::default(),
+            listings: Listings::default(),
             titles: Arc::default(),
         }
     }
@@ -229,15 +229,6 @@ impl OpenSessions {
         Ok(SessionCounts { of_principal, of_all: sessions.len(), at: Instant::now() })
     }
 
-    /// Creates a session with copies of the first entries of another one.
-    pub(super) async fn copy(&self, origin: &Session, at: u64, stored: &str) -> Result<(), Error> {
-        // A fork in memory settles the calls that the origin may have started.
-        let memory = MemoryStore::new();
-        memory.append(origin.id(), 0, origin.entries().await?).await?;
-        let fork = Session::open(memory, origin.id()).await?.fork_at(at, stored).await?;
-        self.store.append(stored, 0, fork.entries().await?).await.map(drop)
-    }
-
     /// Lists the principal's sessions after a position, with the ids that clients use. Also returns
     /// their titles.
     pub(super) async fn list(
@@ -263,21 +254,23 @@ impl OpenSessions {
     }
 
     /// Lists one page of the principal's sessions after a position. A store has no list of the
-    /// sessions of one principal, so the whole list is read, for one request at a time.
+    /// sessions of one principal, so the whole list is read.
     async fn list_own(
         &self,
         principal: &Principal,
         after: Option<SessionInfo>,
-    ) -> Result<Vec<SessionInfo>, Error> {
+    ) -> Result<Vec<SessionInfo>, Failure> {
         if let SessionOwners::Everyone = self.owners {
-            return self.store.list_page(after.as_ref(), LIST_PAGE).await;
+            return Ok(self.store.list_page(after.as_ref(), LIST_PAGE).await?);
         }
-        let _listing = self.listing.lock().await;
         let is_later =
             |info: &SessionInfo| after.as_ref().is_none_or(|it| info.list_order(it).is_gt());
         let is_own = |info: &SessionInfo| self.public_id(principal, &info.id).is_some();
-        let listed = self.store.list().await?.into_iter();
-        Ok(listed.filter(|info| is_own(info) && is_later(info)).take(LIST_PAGE).collect())
+        let read = async {
+            let listed = self.store.list().await?.into_iter();
+            Ok(listed.filter(|info| is_own(info) && is_later(info)).take(LIST_PAGE).collect())
+        };
+        self.listings.read(principal, read).await
     }
 
     /// The beginning of the user's first message, which does not change.

@@ -22,11 +22,11 @@ use super::start::Start;
 use super::starts::last_answer;
 use super::views::{self, ListedSession, next_position, parse_position};
 
-/// The number of forks in a row that read the entries of their origins. A longer chain would be
-/// slow to read.
-const MAX_LINKED_FORKS: u32 = 16;
+/// The maximum number of forks in a row. A longer chain would be slow to read, because each fork
+/// reads the entries of its origin.
+const MAX_FORKS_IN_A_ROW: u32 = 16;
 
-/// Precedes the number of linked forks in the id of a fork.
+/// Precedes the number of forks in a row in the id of a fork.
 const FORK_MARK: &str = ".fork";
 
 /// Starts a run, or continues an unfinished one.
@@ -160,33 +160,27 @@ async fn revoke_in_run(call: &Call, open: &OpenSession, grant_id: &str) -> Resul
     }
 }
 
-/// How a fork gets the entries of its origin.
-enum ForkMethod {
-    /// The store reads them from the origin.
-    Link,
-    /// They are copied, so that the fork has no origin.
-    Copy,
-}
-
-/// Returns the id of a new fork. It ends with the number of linked forks in a row, up to the
-/// maximum, after which a fork is a copy.
-fn new_fork(origin: &str) -> (String, ForkMethod) {
+/// Returns the id of a new fork, which ends with the number of forks in a row. Clients do not choose
+/// the ids of forks, so none can hide that a session is a fork.
+fn new_fork_id(origin: &str) -> Result<String, Failure> {
     let earlier = origin.rsplit_once(FORK_MARK).and_then(|(_, count)| count.parse::<u32>().ok());
-    let count = earlier.unwrap_or_default().saturating_add(1);
-    match count > MAX_LINKED_FORKS {
-        true => (SystemIds.next_id(), ForkMethod::Copy),
-        false => (format!("{}{FORK_MARK}{count}", SystemIds.next_id()), ForkMethod::Link),
+    match earlier.unwrap_or_default() {
+        MAX_FORKS_IN_A_ROW.. => {
+            let message = format!("there are already {MAX_FORKS_IN_A_ROW} forks in a row");
+            Err(Failure::conflict(message))
+        }
+        earlier => Ok(format!("{}{FORK_MARK}{}", SystemIds.next_id(), earlier + 1)),
     }
 }
 
 /// Creates a new session from the first entries of this one.
 pub(super) async fn fork(call: Call) -> Answer {
     let ForkBody { at } = call.json()?;
-    let (id, method) = new_fork(&call.session);
     if at == Some(0) {
-        // Nothing to copy: the new session starts with its first message.
-        return json(StatusCode::CREATED, json!({ "session": id }));
+        // Nothing to read: the new session starts with its first message.
+        return json(StatusCode::CREATED, json!({ "session": SystemIds.next_id() }));
     }
+    let id = new_fork_id(&call.session)?;
     let open = call.open_existing().await?;
     let settings = &call.server.0;
     let stored = settings.sessions.stored_id(&call.principal, &id)?;
@@ -197,11 +191,7 @@ pub(super) async fn fork(call: Call) -> Answer {
     settings.sessions.add_session(&call.principal, &settings.limits).await?;
     let max_starts = settings.limits.max_starts_per_minute;
     let forked = match settings.usage.starts.add(&call.principal, max_starts) {
-        Ok(()) => match method {
-            ForkMethod::Link => open.session.fork_at(at, stored).await.map(drop),
-            ForkMethod::Copy => settings.sessions.copy(&open.session, at, &stored).await,
-        }
-        .map_err(Failure::from),
+        Ok(()) => open.session.fork_at(at, stored).await.map(drop).map_err(Failure::from),
         Err(failure) => Err(failure),
     };
     if let Err(failure) = forked {

@@ -11,7 +11,7 @@ use turnstream::{Error, ErrorKind, Item};
 use turnstream_server::{ChatLimits, ChatServer};
 
 use super::support::{Chat, SECRET, agent, two_users};
-use crate::server::Served;
+use crate::server::{Answered, Served};
 
 /// A store that can fail, and counts how often its list is read.
 #[derive(Clone)]
@@ -177,26 +177,28 @@ async fn a_fork_of_another_principals_session_has_no_origin() {
 }
 
 #[tokio::test]
-async fn a_long_chain_of_forks_has_few_origins_and_all_entries() {
+async fn sixteen_forks_in_a_row_have_all_entries_and_the_next_one_is_refused() {
     let chat = Chat::start(|server| server);
     chat.say_and_wait("ada", "s", "Write").await;
+    let fork = async |session: &str, body: Value| {
+        chat.post("ada", &format!("/sessions/{session}/fork"), &body).await
+    };
+    let id_of = |answered: &Answered| answered.json()["session"].as_str().unwrap().to_owned();
     let (mut session, mut calls) = ("s".to_owned(), HashSet::new());
-    for _ in 0..40 {
-        let path = format!("/sessions/{session}/fork");
-        session = chat.post("ada", &path, &json!({})).await.json()["session"].to_string();
-        session = session.trim_matches('"').to_owned();
+    for _ in 0..16 {
+        session = id_of(&fork(&session, json!({})).await);
         // Each session needs verdicts of its own.
         let call = chat.waiting_call("ada", &session).await;
         assert!(calls.insert(call["approval_id"].to_string()), "{call}");
     }
-    let listed = chat.store.list().await.unwrap();
-    let origin = |id: &str| listed.iter().find(|info| info.id == id)?.origin.as_ref();
-    let (mut count, mut id) = (0, format!("ada/{session}"));
-    while let Some(earlier) = origin(&id) {
-        (count, id) = (count + 1, earlier.id.clone());
-    }
-    assert!((1..=16).contains(&count), "{count}");
-    assert_eq!(listed.iter().filter(|info| info.origin.is_none()).count(), 3);
+    let refused = fork(&session, json!({})).await;
+    let error = refused.json()["error"].clone();
+    assert_eq!((refused.status, error), (409, json!("there are already 16 forks in a row")));
+    assert_eq!(chat.store.list().await.unwrap().len(), 17);
+    // A fork without entries has no origin.
+    let empty = id_of(&fork(&session, json!({ "at": 0 })).await);
+    chat.say_and_wait("ada", &empty, "Hi").await;
+    assert_eq!(fork(&empty, json!({})).await.status, 201);
     let verdict = json!({ "call": chat.waiting_call("ada", &session).await });
     let approve = format!("/sessions/{session}/approve");
     assert_eq!(chat.post("ada", &approve, &verdict).await.status, 202);
