@@ -1,6 +1,7 @@
 //! The command line, parsed by hand.
 
 use std::ffi::OsString;
+use std::str::FromStr;
 use std::time::Duration;
 
 use turnstream::provider::openai_chat::Dialect;
@@ -138,13 +139,15 @@ pub(crate) fn parse(words: impl IntoIterator<Item = OsString>) -> Result<Command
     let unknown = |flag: &str, _: &mut dyn FnMut() -> Result<String, String>| {
         Err(format!("there is no flag `{flag}`; see --help, or put `--` before the prompt"))
     };
-    parse_with(words, unknown)
+    parse_with(words, &[], unknown)
 }
 
-/// Parses the words of a program that has further flags. `parse_further` receives a flag that the
-/// program `turnstream` does not have, and a function that takes the flag's value.
+/// Parses the words of a program that has further flags, and refuses these flags of the program
+/// `turnstream`. `parse_further` receives a flag that `turnstream` does not have, and a function
+/// that takes the flag's value.
 pub fn parse_with(
     words: impl IntoIterator<Item = OsString>,
+    refused: &[&str],
     mut parse_further: impl FnMut(
         &str,
         &mut dyn FnMut() -> Result<String, String>,
@@ -182,6 +185,9 @@ pub fn parse_with(
                 _ => Err(format!("`{flag}` needs a value")),
             },
         };
+        if refused.contains(&flag) {
+            return Err(format!("`{flag}` is for `turnstream`"));
+        }
         if MCP_FLAGS.contains(&flag) && cfg!(not(feature = "mcp")) {
             return Err(format!("`{flag}`: this build has no MCP: run it with --features mcp"));
         }
@@ -199,9 +205,7 @@ pub fn parse_with(
             }
             "--system" => args.system = Some(given()?),
             "--max-turns" => {
-                let value = given()?;
-                let not_a_number = |_| format!("`--max-turns` needs a number, not `{value}`");
-                args.max_turns = Some(value.parse().map_err(not_a_number)?);
+                args.max_turns = Some(parse_value(flag, &given()?, "a number")?);
             }
             "--no-tools" => args.no_tools = alone(&value).map(|()| true)?,
             "--mcp" => args.servers.push(parse_server(&ensure_not_empty(flag, given()?)?)?),
@@ -211,10 +215,7 @@ pub fn parse_with(
             "--yes" => args.yes = alone(&value).map(|()| true)?,
             "--json" => args.json = alone(&value).map(|()| true)?,
             "--offline-delay" => {
-                let value = given()?;
-                let wrong =
-                    |_| format!("`--offline-delay` needs a number of milliseconds, not `{value}`");
-                let delay: u32 = value.parse().map_err(wrong)?;
+                let delay: u32 = parse_value(flag, &given()?, "a number of milliseconds")?;
                 args.offline_delay = Some(Duration::from_millis(delay.into()));
             }
             _ => parse_further(flag, &mut given)?,
@@ -250,6 +251,19 @@ fn parse_server(server: &str) -> Result<ServerArg, String> {
             Err(format!("`--mcp {server}` does not name a program"))
         }
         Some(words) => Ok(ServerArg::Command(words)),
+    }
+}
+
+/// Parses the value of a flag. `needed` describes the values that it takes.
+pub fn parse_value<T: FromStr>(flag: &str, value: &str, needed: &str) -> Result<T, String> {
+    value.trim().parse().map_err(|_| format!("`{flag}` needs {needed}, not `{value}`"))
+}
+
+/// Parses the address of a server. It may contain a password, so errors do not repeat it.
+pub fn parse_address(flag: &str, address: String, schemes: &[&str]) -> Result<String, String> {
+    match address.split_once("://").is_some_and(|(scheme, _)| schemes.contains(&scheme)) {
+        true => Ok(address),
+        false => Err(format!("`{flag}` needs an address that begins with {}://", schemes[0])),
     }
 }
 

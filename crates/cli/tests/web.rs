@@ -710,6 +710,38 @@ async fn stopping_the_server_keeps_partial_text() {
     assert_eq!(items[1], ("text".to_owned(), "Some words".to_owned()), "{items:?}");
 }
 
+#[cfg(unix)]
+#[tokio::test]
+async fn a_second_signal_ends_the_program_with_exit_code_130() {
+    let model = silent_model().await;
+    let mut web = Web::start(&model, &[], None);
+    web.post("/sessions/s/runs", &text("Hi")).await;
+    let process = web.process.id().to_string();
+    let terminate = || Command::new("kill").args(["-TERM", &process]).status().unwrap();
+    assert!(terminate().success());
+    // The run is interrupted after two seconds. Until then, new runs are refused.
+    let refused = async {
+        while web.post("/sessions/t/runs", &text("Hi")).await.status() != 503 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, refused).await.expect("the server does not shut down");
+    assert!(terminate().success());
+    let status = tokio::task::spawn_blocking(move || web.process.wait().unwrap()).await.unwrap();
+    assert_eq!(status.code(), Some(130));
+}
+
+#[cfg(target_os = "linux")]
+#[test]
+fn an_address_that_this_machine_does_not_have_is_named_with_its_port() {
+    // The address is reserved for documentation.
+    let mut web = Command::new(example_program("web"));
+    let output = web.args(["--provider", "offline", "--host", "192.0.2.1"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.starts_with("error: cannot listen on 192.0.2.1:8600: "), "{said}");
+}
+
 #[test]
 fn bad_usage_is_one_line_and_exit_code_2() {
     let program = example_program("web");
@@ -722,7 +754,10 @@ fn bad_usage_is_one_line_and_exit_code_2() {
         (&["--allow-origin", "http://a/b"], "`--allow-origin` needs an origin"),
         (&["--price", "3"], "`--price` needs two numbers"),
         (&["--max-cost", "1"], "needs `--price`"),
-        (&["--json"], "for `turnstream`"),
+        (&["--json"], "`--json` is for `turnstream`"),
+        (&["--mcp", "a", "--no-tools"], "`--mcp` is for `turnstream`"),
+        (&["--store", "mysql://a"], "`--store` needs "),
+        (&["--events", "http://a"], "`--events` needs "),
         (&["a prompt"], "prompts are written on the page"),
         (&["--session"], "needs a value"),
     ] {

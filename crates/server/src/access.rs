@@ -10,9 +10,6 @@ use turnstream::{Error, ErrorKind};
 
 use crate::authorize::{Authorize, Principal, header_text};
 
-/// Characters that occur in other URLs, but not in an origin.
-const NOT_IN_HOSTS: [char; 6] = ['/', '*', '?', '#', '@', ' '];
-
 /// The host names under which clients reach a server, and the pages that may use it.
 ///
 /// Any page can make a browser send requests to any address, also to one on the user's machine. A
@@ -82,21 +79,18 @@ impl AllowedSites {
         Self { hosts: Hosts::Any, origins: Origins::Any }
     }
 
-    /// Lets the pages of another origin use the server: a scheme, a host, and a port unless it is
-    /// the default one, such as `http://localhost:3000`. Browsers receive the headers that allow
-    /// it.
+    /// Lets the pages of another origin use the server: a scheme, a host and perhaps a port, such as
+    /// `http://localhost:3000`. Browsers receive the headers that allow it.
     ///
     /// # Errors
     ///
     /// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if this is not an origin.
     pub fn with_origin(mut self, origin: impl AsRef<str>) -> Result<Self, Error> {
         let given = origin.as_ref();
-        let origin = given.trim().trim_end_matches('/').to_lowercase();
-        let host = origin.strip_prefix("https://").or_else(|| origin.strip_prefix("http://"));
-        if !host.is_some_and(|host| !host.is_empty() && !host.contains(NOT_IN_HOSTS)) {
+        let Some(origin) = parse_origin(given) else {
             let message = format!("`{given}` is not an origin such as http://localhost:3000");
             return Err(Error::new(ErrorKind::InvalidRequest, message));
-        }
+        };
         if let Origins::Listed(origins) = &mut self.origins {
             origins.push(origin);
         }
@@ -171,6 +165,26 @@ impl AllowedSites {
     }
 }
 
+/// Returns an origin as browsers send it: in lower case, and without the default port of its scheme.
+fn parse_origin(given: &str) -> Option<String> {
+    let origin = given.trim().to_lowercase();
+    let (scheme, rest) = origin.split_once("://")?;
+    let default_port = match scheme {
+        "http" => 80,
+        "https" => 443,
+        _ => return None,
+    };
+    let authority: Authority = rest.strip_suffix('/').unwrap_or(rest).parse().ok()?;
+    let (host, port) = (authority.host(), authority.port_u16());
+    let whole = port.map_or_else(|| host.to_owned(), |port| format!("{host}:{port}"));
+    // An authority can also contain a user's name, or a port that is not a number.
+    if host.is_empty() || host.contains('*') || whole != authority.as_str() {
+        return None;
+    }
+    let shown = if port == Some(default_port) { host } else { &*whole };
+    Some(format!("{scheme}://{shown}"))
+}
+
 /// Decides which requests are accepted, and from whom they come.
 #[derive(Clone, Default)]
 pub(crate) struct Access {
@@ -226,13 +240,39 @@ mod tests {
 
     #[test]
     fn only_a_scheme_with_a_host_is_an_origin() {
-        let with_origin = |origin| AllowedSites::loopback().with_origin(origin);
-        for origin in ["http://localhost:3000", " https://App.example/ ", "http://[::1]:80"] {
-            assert!(with_origin(origin).is_ok(), "{origin}");
+        for (given, sent) in [
+            ("http://localhost:3000", "http://localhost:3000"),
+            (" https://App.example/ ", "https://app.example"),
+            ("https://app.example:443", "https://app.example"),
+            ("http://app.example:443", "http://app.example:443"),
+            ("http://[::1]:80", "http://[::1]"),
+        ] {
+            assert_eq!(parse_origin(given).as_deref(), Some(sent), "{given}");
         }
-        for origin in ["", "*", "null", "localhost", "ftp://a", "http://", "http://a/b", "http://*"]
-        {
-            assert!(with_origin(origin).is_err(), "{origin}");
+        for origin in [
+            "",
+            "*",
+            "null",
+            "localhost",
+            "ftp://a",
+            "http://",
+            "http://a/b",
+            "http://a//",
+            "http://a?b",
+            "http://a#b",
+            "http://*",
+            "http://*.a",
+            "http://a:b:c",
+            "http://a:",
+            "http://a:b",
+            "http://a:99999",
+            "http://:80",
+            "http://a\\b",
+            "http://a b",
+            "http://user@a",
+            "http://[::1",
+        ] {
+            assert!(AllowedSites::loopback().with_origin(origin).is_err(), "{origin}");
         }
     }
 

@@ -1,12 +1,11 @@
 //! Files that are part of the program.
 
 use axum::Router;
-use axum::body::Bytes;
 use axum::http::header;
 use axum::routing::get;
 
-/// Returns a route for each file of a page that is part of the program, with its path and its text
-/// or bytes. Each response has the header `cache-control: no-cache`, because the next version of
+/// Returns a route for each file of a page that is part of the program, with its path and its
+/// content, as `include_bytes!` returns it. Each response has the header `cache-control: no-cache`, because the next version of
 /// the program may have other files.
 ///
 /// The extension of the path selects the content type. A path without an extension is a page of
@@ -17,9 +16,11 @@ use axum::routing::get;
 /// use turnstream::provider::Scripted;
 /// use turnstream_server::{ChatServer, static_files};
 ///
-/// let files = [("/", "<!doctype html><script src=main.js></script>"), ("/main.js", "")];
-/// let server = ChatServer::new(Agent::new(Scripted::new(["Hello!"])))
-///     .with_routes(static_files(files));
+/// let page = static_files(&[
+///     ("/", b"<!doctype html><script src=main.js></script>"),
+///     ("/main.js", b""),
+/// ]);
+/// let server = ChatServer::new(Agent::new(Scripted::new(["Hello!"]))).with_routes(page);
 /// # drop(server);
 /// ```
 ///
@@ -27,11 +28,10 @@ use axum::routing::get;
 ///
 /// Panics if two files have the same path, or if a path is not a valid route of axum.
 pub fn static_files<S: Clone + Send + Sync + 'static>(
-    files: impl IntoIterator<Item = (&'static str, impl Into<Bytes>)>,
+    files: &[(&'static str, &'static [u8])],
 ) -> Router<S> {
     let mut routes = Router::new();
-    for (path, content) in files {
-        let content: Bytes = content.into();
+    for &(path, content) in files {
         let headers =
             [(header::CONTENT_TYPE, content_type(path)), (header::CACHE_CONTROL, "no-cache")];
         routes = routes.route(path, get(async move || (headers, content)));
@@ -47,7 +47,6 @@ fn content_type(path: &str) -> &'static str {
         Some("js" | "mjs") => "text/javascript; charset=utf-8",
         Some("txt") => "text/plain; charset=utf-8",
         Some("json" | "map") => "application/json",
-        Some("wasm") => "application/wasm",
         Some("svg") => "image/svg+xml",
         Some("png") => "image/png",
         Some("jpg" | "jpeg") => "image/jpeg",

@@ -36,7 +36,10 @@ pub(crate) async fn build(flags: &Flags) -> Result<(Agent, String, Value), Box<d
         system = "Answer briefly, in Markdown. Your tools read the user's working directory; use them \
             rather than guess, and cite files and line numbers. Write a file only if the user asks for it.";
         let stored = flags.agent.session_file.as_ref().map(PathBuf::from);
-        let tools = tools::toolkit(Root::new(env::current_dir()?, stored));
+        let here = env::current_dir();
+        let here =
+            here.map_err(|error| format!("the working directory cannot be read: {error}"))?;
+        let tools = tools::toolkit(Root::new(here, stored));
         let research = research_tool(Arc::clone(&model), &tools)?;
         agent = agent.with_toolkit(tools.with_tool(research));
     }

@@ -2,14 +2,11 @@
 
 use std::ffi::OsString;
 use std::net::IpAddr;
-use std::str::FromStr;
 
 use turnstream::usage::Price;
 use turnstream_server::{AllowedSites, Busy};
 
-use crate::args::{Args, Command, parse_with};
-
-pub(crate) const HELP: &str = include_str!("help.txt");
+use crate::args::{Args, Command, parse_address, parse_value, parse_with};
 
 #[derive(Default)]
 pub(crate) struct Flags {
@@ -32,14 +29,20 @@ pub(crate) struct Flags {
 pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Flags>, String> {
     let mut flags = Flags::default();
     let (mut hosts, mut origins): (Vec<String>, Vec<String>) = Default::default();
-    let command = parse_with(words, |flag, value| {
+    let refused = ["--yes", "--json", "--mcp", "--mcp-config"];
+    let command = parse_with(words, &refused, |flag, value| {
         match flag {
             "--host" => flags.host = Some(parse_value(flag, &value()?, "an address")?),
             "--port" => flags.port = Some(parse_value(flag, &value()?, "a number up to 65535")?),
             "--allow-host" => hosts.push(value()?),
             "--allow-origin" => origins.push(value()?),
-            "--store" if cfg!(feature = "postgres") => flags.store = Some(value()?),
-            "--events" if cfg!(feature = "redis") => flags.events = Some(value()?),
+            "--store" if cfg!(feature = "postgres") => {
+                flags.store = Some(parse_address(flag, value()?, &["postgres", "postgresql"])?);
+            }
+            "--events" if cfg!(feature = "redis") => {
+                let schemes = ["redis", "rediss", "valkey", "valkeys"];
+                flags.events = Some(parse_address(flag, value()?, &schemes)?);
+            }
             "--store" | "--events" => return Err(format!("`{flag}` needs a feature; see --help")),
             "--busy" => {
                 flags.busy = match &*value()? {
@@ -58,28 +61,18 @@ pub(crate) fn parse(words: impl Iterator<Item = OsString>) -> Result<Option<Flag
     let Command::Run(agent) = command else { return Ok(None) };
     let sites = origins.iter().try_fold(AllowedSites::of_hosts(hosts), AllowedSites::with_origin);
     flags.sites = sites.map_err(|error| format!("`--allow-origin` needs an origin: {error}"))?;
-    let wrong = match &agent.prompt {
-        Some(prompt) => format!("`{prompt}` is not a flag; prompts are written on the page"),
-        None if agent.yes || agent.json || !agent.servers.is_empty() => {
-            "`--yes`, `--json` and the flags of MCP servers are for `turnstream`".to_owned()
-        }
-        None if flags.store.is_some() && agent.session_file.is_some() => {
-            "`--store` and `--session` cannot be combined".to_owned()
-        }
-        None if flags.events.is_some() && flags.store.is_none() => {
-            "`--events` needs `--store`, where the other processes read the conversations"
-                .to_owned()
-        }
-        None if flags.max_cost.is_some() && flags.price.is_none() => {
-            "`--max-cost` needs `--price`".to_owned()
-        }
-        None => return Ok(Some(Flags { agent, ..flags })),
-    };
-    Err(wrong)
-}
-
-fn parse_value<T: FromStr>(flag: &str, value: &str, needed: &str) -> Result<T, String> {
-    value.trim().parse().map_err(|_| format!("`{flag}` needs {needed}, not `{value}`"))
+    if let Some(prompt) = &agent.prompt {
+        return Err(format!("`{prompt}` is not a flag; prompts are written on the page"));
+    }
+    let conflicts = [
+        (flags.store.is_some() && agent.session_file.is_some(), "`--store` excludes `--session`"),
+        (flags.events.is_some() && flags.store.is_none(), "`--events` needs a shared `--store`"),
+        (flags.max_cost.is_some() && flags.price.is_none(), "`--max-cost` needs `--price`"),
+    ];
+    match conflicts.into_iter().find(|(is_wrong, _)| *is_wrong) {
+        Some((_, message)) => Err(message.to_owned()),
+        None => Ok(Some(Flags { agent, ..flags })),
+    }
 }
 
 fn parse_price(value: &str) -> Result<Price, String> {

@@ -23,18 +23,15 @@ async fn main() {
     let ended = match flags::parse(env::args_os().skip(1)) {
         Ok(Some(flags)) => server::run(&flags).await.map_err(|error| (1, error.to_string())),
         Ok(None) => {
-            print!("{}", flags::HELP);
-            Ok(())
+            print!("{}", include_str!("help.txt"));
+            Ok(0)
         }
         Err(message) => Err((2, message)),
     };
-    let exit_code = match ended {
-        Ok(()) => 0,
-        Err((exit_code, message)) => {
-            eprintln!("error: {message}");
-            exit_code
-        }
-    };
+    let exit_code = ended.unwrap_or_else(|(exit_code, message)| {
+        eprintln!("error: {message}");
+        exit_code
+    });
     // A tool that still runs on a thread is not waited for.
     process::exit(exit_code);
 }

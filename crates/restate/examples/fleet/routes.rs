@@ -48,7 +48,7 @@ pub(crate) fn router(app: Arc<App>) -> Router {
         .route("/fork", post(fork))
         .route("/messages", get(messages));
     Router::new()
-        .merge(static_files(page_files::FILES))
+        .merge(static_files(&page_files::FILES))
         .route("/login", get(access::login))
         .route("/health", get(async || Json(json!({ "status": "ok" }))))
         .route("/about", get(about))

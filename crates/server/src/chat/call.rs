@@ -23,7 +23,7 @@ use crate::slots::{Maximum, Slot};
 
 /// A page of the server loads everything from the server, and no other page may embed it.
 const CONTENT_SECURITY_POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; \
-     img-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+     img-src 'self'; font-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
 
 /// A response, or the reason why the request is refused.
 pub(super) type Answer = Result<Response, Failure>;

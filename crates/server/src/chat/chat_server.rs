@@ -38,7 +38,7 @@ use crate::slots::Slots;
 /// | `POST /sessions/{id}/steer` | sends the message `text` while the model works; the event `appended` has the returned `id` |
 /// | `POST /sessions/{id}/approve`, `…/deny` | a verdict on the waiting `call`, with a `reason`, the terms `always` on which it holds for further calls, and `earlier` verdicts. Once no verdict is `missing`, the run continues |
 /// | `GET /sessions/{id}/grants`, `POST …/grants/revoke` | the calls that run without a question; revokes the one with this `grant_id` |
-/// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries |
+/// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries, up to 16 times in a row |
 /// | `POST /sessions/{id}/regenerate` | requests another answer to the last message, which replaces the existing one. While calls wait for approval, the request is refused unless `waiting_calls` is `"give_up"` |
 /// | `GET /sessions/{id}/messages` | at most `?limit=` entries before the number `?before=`, and how their runs ended |
 /// | `GET /sessions/{id}/trace` | the traces of the session's last runs in this process |
@@ -213,7 +213,8 @@ impl ChatServer {
     /// Sets what clients read about errors of models, tools and the store. By default, the messages
     /// are [hidden](ErrorTexts::hidden): in the events, the stored messages, the ends of runs, the
     /// traces and the list of sessions. The text of a hidden message is logged once for each
-    /// failure in a run of this process, with the id that its readers receive.
+    /// failure in a run of this process, with the id that its
+    /// [readers](ErrorTexts::for_readers) receive.
     pub fn with_error_texts(self, texts: ErrorTexts) -> Self {
         self.update(|settings| settings.error_texts = texts)
     }

@@ -2,12 +2,13 @@
 
 use std::convert::Infallible;
 use std::future::pending;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::time::Duration;
 
-use futures::StreamExt;
 use futures::future::select;
 use futures::stream::FuturesUnordered;
+use futures::{FutureExt, StreamExt};
 use tokio::time::{sleep, timeout};
 use turnstream::session::SessionState;
 use turnstream::{Error, ErrorKind};
@@ -29,26 +30,39 @@ impl ChatServer {
     /// wait for a verdict continue to wait.
     ///
     /// The returned future never completes. Dropping it ends the search; runs that were resumed
-    /// continue.
+    /// continue. Drop it before [`shut_down`](Self::shut_down): a process that shuts down would
+    /// claim lost runs that other processes can resume.
     pub async fn resume_lost_runs(&self) -> Infallible {
-        let lost_leases = &self.0.sessions.lost_leases;
         let mut resuming = FuturesUnordered::new();
         loop {
-            let looked = pin!(timeout(LOOK_EVERY, lost_leases.added()));
+            let looked = pin!(timeout(LOOK_EVERY, self.0.sessions.lost_leases.added()));
             let resumed = pin!(async {
                 while resuming.next().await.is_some() {}
                 pending::<()>().await;
             });
             select(looked, resumed).await;
-            for session in lost_leases.take() {
-                resuming.push(self.resume_in_time(session));
-            }
-            // While the events are unavailable, the lost runs are unknown.
-            for lost in self.0.hub.lost_runs().await.unwrap_or_default() {
-                if self.0.hub.claim_lost_run(&lost).await.unwrap_or(false) {
-                    resuming.push(self.resume_in_time(lost.key));
+            let claiming = async {
+                for session in self.0.sessions.lost_leases.take() {
+                    resuming.push(self.log_panics(self.resume_in_time(session)));
                 }
-            }
+                // While the events are unavailable, the lost runs are unknown.
+                for lost in self.0.hub.lost_runs().await.unwrap_or_default() {
+                    if self.0.hub.claim_lost_run(&lost).await.unwrap_or(false) {
+                        resuming.push(self.log_panics(self.resume_in_time(lost.key)));
+                    }
+                }
+            };
+            self.log_panics(claiming).await;
+        }
+    }
+
+    /// Awaits a future in which code of the app runs, such as its agent or its log. A panic there
+    /// must not end the server.
+    async fn log_panics(&self, future: impl Future<Output = ()>) {
+        if AssertUnwindSafe(future).catch_unwind().await.is_err() {
+            let panicked = Error::new(ErrorKind::Panic, "resuming lost runs has panicked");
+            // The log itself may be what panics.
+            drop(catch_unwind(AssertUnwindSafe(|| self.log(&panicked))));
         }
     }
 

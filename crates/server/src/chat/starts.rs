@@ -138,7 +138,7 @@ impl ChatServer {
         let (server, open) = (self.clone(), Arc::clone(open));
         let (agent, run_id) = (with_budget(agent, principal), SystemIds.next_id());
         // A client that disconnects must not separate the tombstones of an answer from the run that
-        // replaces it. Neither does a shutdown, because the key of the run is reserved.
+        // replaces it. A shutdown waits for the run, because its key is reserved.
         let begun = tokio::spawn(async move {
             let owner = begin(&server, &open, place, &agent, start, run_id, Some(slot)).await?;
             let reader = owner.read();

@@ -7,7 +7,7 @@ use axum::http::request::Parts;
 use axum::routing::get;
 use serde_json::{Value, json};
 use turnstream::{Error, ErrorKind};
-use turnstream_server::{AllowedSites, Principal, TokenLogin, presented_key};
+use turnstream_server::{AllowedSites, Principal, TokenLogin, presented_key, static_files};
 
 use super::support::{Chat, SECRET, two_users};
 
@@ -201,4 +201,50 @@ async fn a_link_to_log_in_works_once_and_its_cookie_is_not_the_token() {
     let other = cookie.replace(&port.to_string(), "1");
     assert_eq!(send(Method::GET, "/sessions", &[("cookie", &other)]).await.status(), 401);
     assert_eq!(send(Method::GET, "/sessions", &[("cookie", "turnstream=x")]).await.status(), 401);
+}
+
+#[tokio::test]
+async fn the_files_of_a_page_have_content_types_by_their_extensions() {
+    const PNG: [u8; 4] = [0x89, b'P', b'N', b'G'];
+    let routes = static_files(&[
+        ("/", b"<!doctype html>"),
+        ("/a.css", b"a"),
+        ("/a.mjs", b"a"),
+        ("/a.json", b"{}"),
+        ("/a.svg", b"<svg/>"),
+        ("/a.png", &PNG),
+        ("/a.b/font.woff2", b"f"),
+        ("/a.unknown", b"?"),
+    ]);
+    let chat = Chat::start(|server| server.with_routes(routes));
+    for (path, content_type) in [
+        ("/", "text/html; charset=utf-8"),
+        ("/a.css", "text/css; charset=utf-8"),
+        ("/a.mjs", "text/javascript; charset=utf-8"),
+        ("/a.json", "application/json"),
+        ("/a.svg", "image/svg+xml"),
+        ("/a.png", "image/png"),
+        ("/a.b/font.woff2", "font/woff2"),
+        ("/a.unknown", "application/octet-stream"),
+    ] {
+        let file = chat.get("ada", path).await;
+        assert_eq!(file.status, 200, "{path}");
+        assert_eq!(file.headers["content-type"], content_type, "{path}");
+        assert_eq!(file.headers["cache-control"], "no-cache", "{path}");
+    }
+    let png = chat.request("ada", &Method::GET, "/a.png", None).send().await.unwrap();
+    assert_eq!(png.bytes().await.unwrap(), &PNG[..]);
+    let ada = ("x-api-key", "ada");
+    let head = chat.served.request_with(Method::HEAD, "/a.css", &[ada]).await;
+    assert_eq!((head.status, &*head.text), (200, ""));
+    assert_eq!(head.headers["content-length"], "1");
+    // The page may load its own fonts.
+    let policy = head.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.contains("font-src 'self'"), "{policy}");
+}
+
+#[test]
+#[should_panic(expected = "Overlapping method route")]
+fn two_files_of_a_page_with_the_same_path_are_a_panic() {
+    drop(static_files::<()>(&[("/a", b"1"), ("/a", b"2")]));
 }

@@ -90,10 +90,8 @@ async fn a_tool_that_never_ends_does_not_prevent_the_end() {
     assert_eq!(chat.say("ada", "s", "Hi").await, 202);
     let request = chat.request("ada", &Method::GET, "/sessions/s/events", None);
     read_until(request.send().await.unwrap(), "tool_started").await;
-    let limit = Duration::from_millis(100);
-    let began = tokio::time::Instant::now();
-    tokio::time::timeout(LIMIT, server.shut_down(limit)).await.expect("it does not end");
-    assert!(began.elapsed() >= limit);
+    let stopped = server.shut_down(Duration::ZERO);
+    tokio::time::timeout(LIMIT, stopped).await.expect("it does not end");
     // The call has a result, so the session continues after a restart.
     assert!(chat.stored("ada/s").await.contains(r#""kind":"interrupted""#));
 }
