@@ -356,7 +356,7 @@ mod tests {
     #[test]
     fn the_result_of_a_failed_call_is_logged_once_for_any_number_of_readers() {
         let (texts, log) = logging_texts();
-        let call = ToolCall::new("c1", "save", "{}");
+        let call = ToolCall { call_id: "c1".into(), name: "save".into(), arguments: "{}".into() };
         let result = ToolResult::for_call(&call, ResultKind::Error, "the disk is full");
         let event = Event::Tool(ToolEvent::Output(result));
         for texts in [texts.clone(), texts.for_readers(), texts.for_readers()] {

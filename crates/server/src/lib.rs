@@ -44,6 +44,8 @@
 //!   is refused with the status 404, as for any unknown id.
 //! - **Beyond a limit** of the principal, such as its [number of runs](Principal::with_max_runs),
 //!   the status is 429, in the form of the route's protocol.
+//! - **The list of sessions** is read for one request of each principal at a time, and for at most
+//!   eight principals. Other requests wait. After 30 seconds, the status is 503.
 //! - **Verdicts** answer one request for approval each. One that is sent again, or for a call with
 //!   other arguments, is refused with the status 409.
 //! - **Bodies** must have the content type `application/json`, which no form of another site
