@@ -79,8 +79,8 @@ impl AllowedSites {
         Self { hosts: Hosts::Any, origins: Origins::Any }
     }
 
-    /// Lets the pages of another origin use the server: a scheme, a host and perhaps a port, such as
-    /// `http://localhost:3000`. Browsers receive the headers that allow it.
+    /// Lets the pages of another origin use the server: a scheme, a host and perhaps a port, such
+    /// as `http://localhost:3000`. Browsers receive the headers that allow it.
     ///
     /// # Errors
     ///
@@ -165,7 +165,7 @@ impl AllowedSites {
     }
 }
 
-/// Returns an origin as browsers send it: in lower case, and without the default port of its scheme.
+/// Returns an origin as browsers send it: in lower case, and without its scheme's default port.
 fn parse_origin(given: &str) -> Option<String> {
     let origin = given.trim().to_lowercase();
     let (scheme, rest) = origin.split_once("://")?;

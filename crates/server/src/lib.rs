@@ -26,9 +26,9 @@
 //! }
 //! ```
 //!
-//! [`ChatServer::serve`] is shorter for a chat server alone. It also resumes lost runs, and ends at a
-//! second signal. In this program, the wait of [`ChatServer::shut_down`] is for the chats only: the
-//! models accept requests meanwhile, and their answers are cut off
+//! [`ChatServer::serve`] is shorter for a chat server alone. It also resumes lost runs, and ends at
+//! a second signal. In this program, the wait of [`ChatServer::shut_down`] is for the chats only:
+//! the models accept requests meanwhile, and their answers are cut off
 //! [`close_timeout`](ConnectionLimits::close_timeout) after it.
 //!
 //! # Chats
@@ -57,9 +57,9 @@
 //! - **A repeated request** with the same `idempotency-key` starts no second run. The process that
 //!   has received the first one refuses the key with another message; another process does not
 //!   compare the messages.
-//! - **A fork** reads the entries of its origin, which may be a fork itself. After 16 forks in a row,
-//!   the next one is refused with the status 409. The [rate](ChatLimits::max_starts_per_minute) of
-//!   forks is limited.
+//! - **A fork** reads the entries of its origin, which may be a fork itself. After 16 forks in a
+//!   row, the next one is refused with the status 409. The
+//!   [rate](ChatLimits::max_starts_per_minute) of forks is limited.
 //! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their
 //!   turns, and sends each reader an event that says so.
 //!

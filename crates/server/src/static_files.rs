@@ -5,8 +5,8 @@ use axum::http::header;
 use axum::routing::get;
 
 /// Returns a route for each file of a page that is part of the program, with its path and its
-/// content, as `include_bytes!` returns it. Each response has the header `cache-control: no-cache`, because the next version of
-/// the program may have other files.
+/// content, as `include_bytes!` returns it. Each response has the header `cache-control: no-cache`,
+/// because the next version of the program may have other files.
 ///
 /// The extension of the path selects the content type. A path without an extension is a page of
 /// HTML; a file with an unknown extension is `application/octet-stream`.

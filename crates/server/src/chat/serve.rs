@@ -136,8 +136,7 @@ mod tests {
             server.0.sessions.lost_leases.add("local/s");
         };
         let limit = Duration::from_secs(10);
-        let served = server.serve_until(loopback(), limit, ready(()), pending());
-        tokio::join!(served, lose);
+        tokio::join!(server.serve_until(loopback(), limit, ready(()), pending()), lose);
         assert_eq!(server.0.sessions.lost_leases.take().len(), 1);
     }
 

@@ -160,8 +160,8 @@ async fn revoke_in_run(call: &Call, open: &OpenSession, grant_id: &str) -> Resul
     }
 }
 
-/// Returns the id of a new fork, which ends with the number of forks in a row. Clients do not choose
-/// the ids of forks, so none can hide that a session is a fork.
+/// Returns the id of a new fork, which ends with the number of forks in a row. Clients do not
+/// choose the ids of forks, so none can hide that a session is a fork.
 fn new_fork_id(origin: &str) -> Result<String, Failure> {
     let earlier = origin.rsplit_once(FORK_MARK).and_then(|(_, count)| count.parse::<u32>().ok());
     match earlier.unwrap_or_default() {
