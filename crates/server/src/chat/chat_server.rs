@@ -38,7 +38,7 @@ use crate::slots::Slots;
 /// | `POST /sessions/{id}/steer` | sends the message `text` while the model works; the event `appended` has the returned `id` |
 /// | `POST /sessions/{id}/approve`, `…/deny` | a verdict on the waiting `call`, with a `reason`, the terms `always` on which it holds for further calls, and `earlier` verdicts. Once no verdict is `missing`, the run continues |
 /// | `GET /sessions/{id}/grants`, `POST …/grants/revoke` | the calls that run without a question; revokes the one with this `grant_id` |
-/// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries, up to 16 times in a row |
+/// | `POST /sessions/{id}/fork` | creates a new session from the first `at` entries, up to 100 times in a row |
 /// | `POST /sessions/{id}/regenerate` | requests another answer to the last message, which replaces the existing one. While calls wait for approval, the request is refused unless `waiting_calls` is `"give_up"` |
 /// | `GET /sessions/{id}/messages` | at most `?limit=` entries before the number `?before=`, and how their runs ended |
 /// | `GET /sessions/{id}/trace` | the traces of the session's last runs in this process |

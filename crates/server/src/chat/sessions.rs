@@ -24,7 +24,7 @@ use super::views::{self, ListedSession, next_position, parse_position};
 
 /// The maximum number of forks in a row. A longer chain would be slow to read, because each fork
 /// reads the entries of its origin.
-const MAX_FORKS_IN_A_ROW: u32 = 16;
+const MAX_FORKS_IN_A_ROW: u32 = 100;
 
 /// Precedes the number of forks in a row in the id of a fork.
 const FORK_MARK: &str = ".fork";

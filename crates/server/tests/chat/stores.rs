@@ -177,7 +177,7 @@ async fn a_fork_of_another_principals_session_has_no_origin() {
 }
 
 #[tokio::test]
-async fn sixteen_forks_in_a_row_have_all_entries_and_the_next_one_is_refused() {
+async fn a_hundred_forks_in_a_row_have_all_entries_and_the_next_one_is_refused() {
     let chat = Chat::start(|server| server);
     chat.say_and_wait("ada", "s", "Write").await;
     let fork = async |session: &str, body: Value| {
@@ -185,7 +185,7 @@ async fn sixteen_forks_in_a_row_have_all_entries_and_the_next_one_is_refused() {
     };
     let id_of = |answered: &Answered| answered.json()["session"].as_str().unwrap().to_owned();
     let (mut session, mut calls) = ("s".to_owned(), HashSet::new());
-    for _ in 0..16 {
+    for _ in 0..100 {
         session = id_of(&fork(&session, json!({})).await);
         // Each session needs verdicts of its own.
         let call = chat.waiting_call("ada", &session).await;
@@ -193,8 +193,8 @@ async fn sixteen_forks_in_a_row_have_all_entries_and_the_next_one_is_refused() {
     }
     let refused = fork(&session, json!({})).await;
     let error = refused.json()["error"].clone();
-    assert_eq!((refused.status, error), (409, json!("there are already 16 forks in a row")));
-    assert_eq!(chat.store.list().await.unwrap().len(), 17);
+    assert_eq!((refused.status, error), (409, json!("there are already 100 forks in a row")));
+    assert_eq!(chat.store.list().await.unwrap().len(), 101);
     // A fork without entries has no origin.
     let empty = id_of(&fork(&session, json!({ "at": 0 })).await);
     chat.say_and_wait("ada", &empty, "Hi").await;
