@@ -177,6 +177,7 @@
 mod debug;
 
 pub mod agent;
+mod chunked_bytes;
 pub mod context;
 pub mod durable;
 pub mod env;

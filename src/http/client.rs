@@ -5,7 +5,6 @@ use std::fmt;
 use std::sync::{Arc, Mutex, OnceLock};
 use std::time::Duration;
 
-use bytes::Bytes;
 use futures::TryStreamExt;
 use reqwest::Method;
 use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
@@ -16,7 +15,7 @@ use crate::error::{Error, ErrorKind, catch_panic, panic_to_error, source_chain};
 use crate::http::connection_runtime::{self, ConnectionRuntime};
 use crate::http::proxy::{Proxies, is_tunnel_error};
 use crate::http::response::{Response, ResponseHead, ResponseHook};
-use crate::http::{Body, Endpoint, Header, Secret, is_secret_name, mask_secrets};
+use crate::http::{Body, Endpoint, Header, RequestBody, Secret, is_secret_name, mask_secrets};
 use crate::lock::lock_ignoring_poison;
 
 /// The connect timeout for requests whose [`Timeouts`](crate::http::Timeouts) do not set a connect
@@ -190,7 +189,7 @@ pub(crate) struct PostRequest<'a> {
     pub(crate) endpoint: &'a Endpoint,
     /// The request's headers. If two headers have the same name, only the later header is sent.
     pub(crate) headers: &'a [&'a Header],
-    pub(crate) body: Bytes,
+    pub(crate) body: &'a RequestBody,
     /// The connect timeout, if different from the client's default.
     pub(crate) connect_timeout: Option<Duration>,
     /// The secrets to mask in errors.
@@ -349,8 +348,8 @@ impl HttpClient {
             RedirectPolicy::ReturnResponse,
         )?;
         let headers = header_map(headers, secrets)?;
-        let sending =
-            client.request(Method::POST, to.url().clone()).headers(headers).body(body).send();
+        let request = client.request(Method::POST, to.url().clone()).headers(headers);
+        let sending = request.body(body.to_reqwest()).send();
         let runtime = ConnectionRuntime::for_handle(&current);
         let sent = runtime.drive(sending).await?;
         let mask = |error: Error, secrets: &[Secret]| {
@@ -423,7 +422,8 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
 }
 
 /// The source of an error caused by a connection that was closed before the first byte of the
-/// response. Most likely, the server closed an idle connection.
+/// response, or by an HTTP/2 server that did not accept the request. Most likely, the server closed
+/// an idle connection.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -445,8 +445,9 @@ pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// Returns whether a reqwest error means that an open connection was closed. Returns `false` for
-/// timeouts and for connections that were never opened.
+/// Returns whether a reqwest error means that an open connection was closed or that an HTTP/2
+/// server did not accept the request. Returns `false` for timeouts and for connections that were
+/// never opened.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
@@ -459,8 +460,16 @@ fn is_connection_closed(error: &reqwest::Error) -> bool {
         let by_the_system = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
             matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
         });
-        by_hyper || by_the_system
+        by_hyper || by_the_system || error.downcast_ref().is_some_and(is_not_accepted)
     })
+}
+
+/// Returns whether an HTTP/2 server did not process the request. reqwest itself sends such a
+/// request again, but not if its body consists of several chunks.
+fn is_not_accepted(error: &h2::Error) -> bool {
+    let is_for = |reason| error.is_remote() && error.reason() == Some(reason);
+    error.is_go_away() && is_for(h2::Reason::NO_ERROR)
+        || error.is_reset() && is_for(h2::Reason::REFUSED_STREAM)
 }
 
 fn reading_error(error: reqwest::Error) -> Error {

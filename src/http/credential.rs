@@ -15,7 +15,7 @@ use tokio::time::Instant;
 use crate::env::instant_after;
 use crate::error::{Error, ErrorKind, panic_to_error_async};
 use crate::http::endpoint::{Endpoint, Header, secrets_in_header};
-use crate::http::{KeyHeader, Secret};
+use crate::http::{KeyHeader, RequestBody, Secret};
 use crate::lock::lock_ignoring_poison;
 
 /// The time before a token's expiry at which the token is replaced. This margin ensures that the
@@ -233,7 +233,7 @@ impl Credential {
         key_header: KeyHeader,
         to: &Endpoint,
         headers: impl Iterator<Item = &Header> + Send,
-        body: &Bytes,
+        body: &RequestBody,
     ) -> Result<Authorization, Error> {
         let request = || {
             let mut own: Vec<(String, String)> = Vec::with_capacity(headers.size_hint().0);
@@ -244,7 +244,7 @@ impl Credential {
                 own.push((name, value.clone()));
             }
             let url = to.url().as_str().to_owned();
-            UnsignedRequest { method: "POST", url, headers: own, body: body.clone() }
+            UnsignedRequest { method: "POST", url, headers: own, body: body.to_bytes() }
         };
         self.authorize_with(key_header, request).await
     }

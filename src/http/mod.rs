@@ -30,6 +30,8 @@ mod proxy;
 #[cfg(feature = "http")]
 mod rate_limit_headers;
 #[cfg(feature = "http")]
+mod request_body;
+#[cfg(feature = "http")]
 mod response;
 mod retry_after;
 mod secret;
@@ -53,6 +55,8 @@ pub use key_header::KeyHeader;
 pub(crate) use parse_delay::{parse_delay, parse_duration_prefix};
 #[cfg(feature = "http")]
 pub(crate) use rate_limit_headers::exhausted_rate_limit;
+#[cfg(feature = "http")]
+pub(crate) use request_body::RequestBody;
 /// The underlying HTTP library, re-exported for use with [`HttpClient::from_builder`] and
 /// [`HttpClient::reqwest_client`]. Any release of this crate may change the reqwest version.
 #[cfg(feature = "http")]

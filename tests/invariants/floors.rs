@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use crate::files::ImportGraph;
 
 const MODULE_LAYERS: &[(&str, u32)] = &[
+    ("chunked_bytes", 0),
     ("debug", 0),
     ("error", 0),
     ("usage", 0),

@@ -1,8 +1,8 @@
 //! Servers that close idle connections, as servers of local models do: a request on such a
 //! connection is sent again immediately, on a new connection.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use futures::StreamExt;
@@ -10,9 +10,12 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use turnstream::event::EndReason;
-use turnstream::provider::{Backoff, CircuitBreaker, Fallback, Provider, Reply, Retry, Scripted};
+use turnstream::http::HttpClient;
+use turnstream::provider::{
+    Backoff, CircuitBreaker, Fallback, OpenAiChat, Provider, Reply, Retry, Scripted,
+};
 use turnstream::stream::TurnStream;
-use turnstream::{Agent, Error, ErrorKind, Event, TurnEvent};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, TurnEvent};
 use turnstream_testing::{Answer, Wire};
 
 use crate::over_http::{TransportSettings, http_provider};
@@ -301,4 +304,75 @@ async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_
     assert_eq!(server.requests_answered.load(Ordering::Relaxed), 400, "no answer was thrown away");
     println!("200 of 200 runs completed, {sent_again} requests were sent again");
     assert!(sent_again >= 20, "{sent_again}");
+}
+
+/// The bodies of the requests to a server, each with the length in its head.
+type ReceivedBodies = Arc<Mutex<Vec<(Option<usize>, Vec<u8>)>>>;
+
+/// Starts an HTTP/2 server that refuses the second request, and answers all others.
+async fn start_refusing_server(bodies: ReceivedBodies) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    let requests = Arc::new(AtomicUsize::new(0));
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let (requests, bodies) = (Arc::clone(&requests), Arc::clone(&bodies));
+            tokio::spawn(async move {
+                let mut connection = h2::server::handshake(stream).await.unwrap();
+                while let Some(Ok((request, mut response))) = connection.accept().await {
+                    if requests.fetch_add(1, Ordering::Relaxed) == 1 {
+                        response.send_reset(h2::Reason::REFUSED_STREAM);
+                        continue;
+                    }
+                    tokio::spawn(answer_over_http2(request, response, Arc::clone(&bodies)));
+                }
+            });
+        }
+    });
+    url
+}
+
+async fn answer_over_http2(
+    request: hyper::Request<h2::RecvStream>,
+    mut response: h2::server::SendResponse<bytes::Bytes>,
+    bodies: ReceivedBodies,
+) {
+    let length = request.headers().get("content-length");
+    let length = length.and_then(|length| length.to_str().ok()?.parse().ok());
+    let mut stream = request.into_body();
+    let mut body = Vec::new();
+    while let Some(data) = stream.data().await {
+        let data = data.unwrap();
+        stream.flow_control().release_capacity(data.len()).unwrap();
+        body.extend_from_slice(&data);
+    }
+    bodies.lock().unwrap().push((length, body));
+    let head = hyper::Response::builder().header("content-type", "text/event-stream");
+    let mut sending = response.send_response(head.body(()).unwrap(), false).unwrap();
+    let answer = Answer::from(Reply::text("Hello!")).to_bytes(Wire::OpenAiChat);
+    sending.send_data(answer.into(), true).unwrap();
+}
+
+#[tokio::test]
+async fn a_long_request_that_an_http2_server_refuses_is_resent_immediately() {
+    let bodies = ReceivedBodies::default();
+    let model = OpenAiChat::new("gpt-0")
+        .with_base_url(start_refusing_server(Arc::clone(&bodies)).await)
+        .unwrap()
+        .with_http_client(HttpClient::from_builder(|client| client.http2_prior_knowledge()))
+        .with_api_key("sk-12345678");
+    // The bytes of the first message are shared by the bodies of the second request.
+    let mut history = History::empty("h");
+    history.push(Item::user("long ".repeat(50_000)));
+    let read = |history: &History| read_waits(model.stream_turn(Request::new(history.clone())));
+    assert_eq!(read(&history).await, (vec![], None));
+    history.push(Item::user("more"));
+    assert_eq!(read(&history).await, (vec![(1, 0)], None));
+    let bodies = std::mem::take(&mut *bodies.lock().unwrap());
+    assert_eq!(bodies.len(), 2);
+    for (length, body) in &bodies {
+        assert_eq!(*length, Some(body.len()));
+        assert!(serde_json::from_slice::<serde_json::Value>(body).is_ok());
+    }
+    assert!(bodies[1].1.starts_with(&bodies[0].1[..250_000]));
 }

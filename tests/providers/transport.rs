@@ -537,3 +537,24 @@ async fn a_requests_trace_context_is_sent_in_its_headers_on_every_wire() {
         }
     }
 }
+
+#[tokio::test]
+async fn a_long_request_whose_start_was_already_sent_has_the_same_head_and_the_same_bytes() {
+    let answer = [TEXT_FRAME, FINISH_FRAME, DONE_FRAME].map(body_bytes);
+    let server = start_server(sse_response(answer.into())).await;
+    let items = [Item::user("long ".repeat(50_000)), Item::user("more")];
+    let mut history = History::empty("h");
+    for item in items.clone() {
+        history.push(item);
+        let turn = model(&server).stream_turn(Request::new(history.clone()));
+        assert_eq!(turn.into_turn().await.unwrap().text(), "hi");
+    }
+    // Nothing of this history has been encoded before.
+    let request = Request::new(History::from_items("h", items));
+    assert_eq!(model(&server).stream_turn(request).into_turn().await.unwrap().text(), "hi");
+    let requests = server.requests();
+    let (shared, plain) = (&requests[1], &requests[2]);
+    assert_eq!(shared.headers, plain.headers);
+    assert_eq!(shared.header("content-length"), Some(&*shared.body.len().to_string()));
+    assert!(shared.body == plain.body);
+}

@@ -1,8 +1,11 @@
 //! A cache for a history's encoded form.
 
 use std::any::Any;
-use std::sync::{Arc, Mutex, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
+use bytes::Bytes;
+
+use crate::chunked_bytes::ChunkedBytes;
 use crate::item::EncodingKey;
 use crate::item::history::node::{Node, drop_iteratively};
 use crate::lock::lock_ignoring_poison;
@@ -32,13 +35,31 @@ pub(crate) struct EncodedChunk {
     /// the item alive.
     last_node: Weak<Node>,
     len: usize,
-    bytes: Box<[u8]>,
+    /// The chunk's own bytes. If a later chunk has merged them into a block, this is a part of the
+    /// block.
+    bytes: Mutex<Bytes>,
+    /// The block that ends with this chunk, if any.
+    block: Option<Block>,
+    /// The number of bytes up to the end of the newest block.
+    bytes_in_blocks: usize,
     /// The total number of bytes in this chunk and all older chunks.
     total_bytes: usize,
     /// The state from which the encoder continues after this chunk.
     encoder_state: Box<dyn Any + Send + Sync>,
     older: Option<Arc<EncodedChunk>>,
 }
+
+/// The bytes of several chunks in one piece, which request bodies share. The last chunks of a
+/// history, which do not form a block yet, are copied into each body.
+struct Block {
+    bytes: Bytes,
+    /// The chunk that precedes the block.
+    previous: Option<Arc<EncodedChunk>>,
+}
+
+/// The minimum number of bytes in a block. Larger blocks would mean more copied bytes in each
+/// request body, and smaller blocks more pieces to send.
+const MIN_BLOCK_BYTES: usize = 32 * 1024;
 
 impl Drop for EncodedChunk {
     fn drop(&mut self) {
@@ -54,16 +75,54 @@ impl EncodedChunk {
         bytes: Vec<u8>,
         state: Box<dyn Any + Send + Sync>,
     ) -> Self {
-        let size = older.map_or(0, |older| older.total_bytes) + bytes.len();
-        let (node, older) = (Arc::downgrade(node), older.map(Arc::clone));
-        Self {
-            last_node: node,
+        let total_bytes = older.map_or(0, |older| older.total_bytes) + bytes.len();
+        let mut chunk = Self {
+            last_node: Arc::downgrade(node),
             len,
-            bytes: bytes.into_boxed_slice(),
-            total_bytes: size,
+            bytes: Mutex::new(bytes.into_boxed_slice().into()),
+            block: None,
+            bytes_in_blocks: older.map_or(0, |older| older.bytes_in_blocks),
+            total_bytes,
             encoder_state: state,
-            older,
+            older: older.map(Arc::clone),
+        };
+        if total_bytes - chunk.bytes_in_blocks >= MIN_BLOCK_BYTES {
+            chunk.block = Some(chunk.merge());
+            chunk.bytes_in_blocks = total_bytes;
         }
+        chunk
+    }
+
+    /// Merges the chunks since the last block, including this chunk, into a block.
+    fn merge(&self) -> Block {
+        let chunks = self.chunks_after_block();
+        let previous = chunks.last().and_then(|oldest| oldest.older.clone());
+        if let [only] = chunks[..] {
+            return Block { bytes: only.bytes().clone(), previous };
+        }
+        let mut all = Vec::with_capacity(self.total_bytes - self.bytes_in_blocks);
+        for chunk in chunks.iter().rev() {
+            all.extend_from_slice(&chunk.bytes());
+        }
+        let all = Bytes::from(all);
+        let mut start = 0;
+        for chunk in chunks.iter().rev() {
+            let mut bytes = lock_ignoring_poison(&chunk.bytes);
+            let end = start + bytes.len();
+            *bytes = all.slice(start..end);
+            start = end;
+        }
+        Block { bytes: all, previous }
+    }
+
+    /// Returns this chunk and the older chunks that are not part of a block, newest first.
+    fn chunks_after_block(&self) -> Vec<&Self> {
+        let chunks = std::iter::successors(Some(self), |chunk| chunk.older.as_deref());
+        chunks.take_while(|chunk| chunk.block.is_none()).collect()
+    }
+
+    fn bytes(&self) -> MutexGuard<'_, Bytes> {
+        lock_ignoring_poison(&self.bytes)
     }
 
     /// Returns the number of encoded items.
@@ -80,13 +139,24 @@ impl EncodedChunk {
         self.encoder_state.downcast_ref()
     }
 
-    /// Appends the bytes of all older chunks and of this chunk to `out`.
-    pub(crate) fn append_to(&self, out: &mut Vec<u8>) {
-        let pieces: Vec<&Self> =
-            std::iter::successors(Some(self), |piece| piece.older.as_deref()).collect();
-        out.reserve(self.total_bytes);
-        for piece in pieces.into_iter().rev() {
-            out.extend_from_slice(&piece.bytes);
+    /// Appends the bytes of all older chunks and of this chunk to `out`, and reserves capacity for
+    /// `additional` bytes after them. Blocks are not copied.
+    pub(crate) fn append_to(&self, out: &mut ChunkedBytes, additional: usize) {
+        let newest = self.chunks_after_block();
+        let last = match newest.last() {
+            Some(oldest) => oldest.older.as_deref(),
+            None => Some(self),
+        };
+        let newest_block = last.and_then(|chunk| chunk.block.as_ref());
+        let blocks: Vec<&Block> =
+            std::iter::successors(newest_block, |block| block.previous.as_ref()?.block.as_ref())
+                .collect();
+        for block in blocks.into_iter().rev() {
+            out.push_shared(block.bytes.clone());
+        }
+        out.reserve(self.total_bytes - self.bytes_in_blocks + additional);
+        for chunk in newest.into_iter().rev() {
+            out.extend_from_slice(&chunk.bytes());
         }
     }
 }

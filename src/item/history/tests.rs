@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use crate::chunked_bytes::ChunkedBytes;
 use crate::env::SystemIds;
 use crate::env::draw::TestRng;
 use crate::item::settle::PriorCallIds;
@@ -181,9 +182,9 @@ fn settling_many_calls_takes_linear_time() {
 /// The number of items and the bytes that are cached for a history under a key.
 fn remembered(history: &History, key: u8) -> Option<(usize, String)> {
     let piece = history.cached_encoding(&key, history.len())?;
-    let mut bytes = Vec::new();
-    piece.append_to(&mut bytes);
-    Some((piece.len(), String::from_utf8(bytes).unwrap()))
+    let mut bytes = ChunkedBytes::default();
+    piece.append_to(&mut bytes, 0);
+    Some((piece.len(), String::from_utf8(bytes.into_vec()).unwrap()))
 }
 
 fn remember(history: &History, key: u8, text: &str) {

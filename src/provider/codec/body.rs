@@ -4,6 +4,7 @@
 use serde::Serialize;
 use serde_json::{Map, Value};
 
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::{Error, ErrorKind};
 use crate::item::RawJson;
 use crate::provider::codec::ordered_fields::OrderedFields;
@@ -111,9 +112,9 @@ impl ObjectWriter {
     pub(in crate::provider) fn into_bytes_with_array(
         mut self,
         array: &str,
-        fill: impl FnOnce(&mut Vec<u8>),
+        fill: impl FnOnce(&mut ChunkedBytes),
         extra: &Map<String, Value>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<ChunkedBytes, Error> {
         if let Some(error) = self.error {
             return Err(serialization_error(error));
         }
@@ -123,9 +124,10 @@ impl ObjectWriter {
             }
             self.begin_field(array);
             self.fields.push(b'[');
-            fill(&mut self.fields);
-            self.fields.extend_from_slice(b"]}");
-            return Ok(self.fields);
+            let mut out = ChunkedBytes::from(self.fields);
+            fill(&mut out);
+            out.extend_from_slice(b"]}");
+            return Ok(out);
         }
         self.merge_with_array(array, fill, extra).map_err(serialization_error)
     }
@@ -135,9 +137,9 @@ impl ObjectWriter {
     fn merge_with_array(
         self,
         array: &str,
-        fill: impl FnOnce(&mut Vec<u8>),
+        fill: impl FnOnce(&mut ChunkedBytes),
         extra: &Map<String, Value>,
-    ) -> Result<Vec<u8>, serde_json::Error> {
+    ) -> Result<ChunkedBytes, serde_json::Error> {
         let mut out = Vec::with_capacity(self.fields.len() + 1024);
         out.push(b'{');
         let mut merged = Vec::with_capacity(extra.len());
@@ -154,24 +156,29 @@ impl ObjectWriter {
         }
         begin_field(&mut out, array.as_bytes());
         // If `extra` has a field with the array's name, that field replaces the array.
-        match extra.get_key_value(array) {
+        let is_replaced = match extra.get_key_value(array) {
             Some((name, value)) => {
                 merged.push(name);
                 serde_json::to_writer(&mut out, value)?;
+                true
             }
-            None => {
-                out.push(b'[');
-                fill(&mut out);
-                out.push(b']');
-            }
-        }
+            None => false,
+        };
+        let mut end = Vec::new();
         for (name, value) in extra.iter().filter(|(name, _)| !merged.contains(name)) {
-            out.push(b',');
-            serde_json::to_writer(&mut out, name)?;
-            out.push(b':');
-            serde_json::to_writer(&mut out, value)?;
+            end.push(b',');
+            serde_json::to_writer(&mut end, name)?;
+            end.push(b':');
+            serde_json::to_writer(&mut end, value)?;
         }
-        out.push(b'}');
+        end.push(b'}');
+        let mut out = ChunkedBytes::from(out);
+        if !is_replaced {
+            out.extend_from_slice(b"[");
+            fill(&mut out);
+            out.extend_from_slice(b"]");
+        }
+        out.extend_from_slice(&end);
         Ok(out)
     }
 
@@ -313,9 +320,9 @@ mod tests {
     #[track_caller]
     fn check(body: ObjectWriter, extra: Value, expected: &str) {
         let Value::Object(extra) = extra else { unreachable!("it is written as an object") };
-        let fill = |out: &mut Vec<u8>| out.extend_from_slice(b"1,2");
+        let fill = |out: &mut ChunkedBytes| out.extend_from_slice(b"1,2");
         let bytes = body.into_bytes_with_array("items", fill, &extra).unwrap();
-        assert_eq!(String::from_utf8(bytes).unwrap(), expected);
+        assert_eq!(String::from_utf8(bytes.into_vec()).unwrap(), expected);
     }
 
     #[test]

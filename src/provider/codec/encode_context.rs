@@ -7,6 +7,7 @@ use std::sync::{Arc, OnceLock};
 
 use serde::{Serialize, Serializer};
 
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::{Error, ErrorKind};
 use crate::item::{EncodedChunk, History, Item, ItemKind};
 use crate::provider::codec::body::{ObjectWriter, serialization_error};
@@ -249,31 +250,25 @@ where
         body: ObjectWriter,
         array: JsonArray<S>,
         extra: &serde_json::Map<String, serde_json::Value>,
-    ) -> Result<Vec<u8>, Error> {
+    ) -> Result<ChunkedBytes, Error> {
         let closed = array.closed_elements.as_ref().map_or(0, |closed| closed.elements.0.len());
-        let size = array.leading_elements.0.len()
-            + self.encoded_len()
-            + closed
-            + array.remaining_elements.0.len();
-        let fill = |out: &mut Vec<u8>| {
-            // The additional 64 bytes leave room for the end of the body and for an insertion.
-            out.reserve(size + 64);
+        let size = closed + array.remaining_elements.0.len();
+        let fill = |out: &mut ChunkedBytes| {
             out.extend_from_slice(&array.leading_elements.0);
             let begins = out.len();
-            if let Some(piece) = &self.encoded_chunk {
-                piece.append_to(out);
+            // The additional 64 bytes leave room for the end of the body and for an insertion.
+            match &self.encoded_chunk {
+                Some(piece) => piece.append_to(out, size + 64),
+                None => out.reserve(size + 64),
             }
             if let Some(closed) = &array.closed_elements {
                 out.extend_from_slice(&closed.elements.0);
             }
             out.extend_from_slice(&array.remaining_elements.0);
             if let Some((at, mark)) = &array.insertion {
-                let at = (begins + at).min(out.len());
-                out.splice(at..at, mark.iter().copied());
+                out.insert(begins + at, mark);
             }
-            if out.last() == Some(&b',') {
-                out.pop();
-            }
+            out.pop_if(b',');
         };
         let bytes = body.into_bytes_with_array(array.name, fill, extra)?;
         if let Some(ClosedElements { end_index: at, encoder_state: state, elements }) =

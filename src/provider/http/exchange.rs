@@ -5,15 +5,14 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 
-use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::{self, BoxFuture};
 
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
-    Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, Response,
-    Secret, TurnDeadlines, mask_secrets, was_connection_closed,
+    Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, RequestBody,
+    Response, Secret, TurnDeadlines, mask_secrets, was_connection_closed,
 };
 use crate::provider::codec::decode::Decoding;
 use crate::provider::http::response_kind::{json_body, stream_body};
@@ -155,7 +154,7 @@ struct HttpMessage {
     key_header: KeyHeader,
     /// The headers that are sent after the key header and may replace it.
     wire_and_user_headers: Vec<Header>,
-    body: Bytes,
+    body: RequestBody,
 }
 
 /// Starts the attempts at a turn over HTTP.
@@ -313,7 +312,7 @@ impl<W: Wire> HttpAttempt<W> {
         let post = PostRequest {
             endpoint: to,
             headers: &headers,
-            body: body.clone(),
+            body,
             connect_timeout: self.settings.timeouts.connect,
             secrets: &self.secrets,
             connection_policy: connection,

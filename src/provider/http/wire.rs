@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::value::to_raw_value;
 use serde_json::{Map, Value};
 
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::{Error, ErrorKind};
 use crate::framing::Framing;
 use crate::http::KeyHeader;
@@ -154,7 +155,7 @@ pub struct Destination<'a> {
 /// The encoded body of a request, along with headers that are sent only with this body.
 #[derive(Clone, Debug, Default)]
 pub struct EncodedRequest {
-    pub(super) body: Vec<u8>,
+    pub(super) body: ChunkedBytes,
     pub(super) headers: Vec<(Cow<'static, str>, String)>,
 }
 
@@ -170,6 +171,10 @@ impl EncodedRequest {
         body::serialize_body(body, extra).map(Self::from)
     }
 
+    pub(in crate::provider) fn new(body: ChunkedBytes) -> Self {
+        Self { body, headers: Vec::new() }
+    }
+
     /// Adds a header that is sent with this body. If the user has set a header with the same name,
     /// the value is appended to the user's value, separated by a comma. A value for the same name
     /// in [`Wire::headers`] is replaced.
@@ -180,7 +185,8 @@ impl EncodedRequest {
 
     /// Removes all fields of the body that are not in `names`.
     pub(in crate::provider) fn with_fields(self, names: &[&str]) -> Result<Self, Error> {
-        Ok(Self { body: body::keep_fields(&self.body, names)?, ..self })
+        let body = body::keep_fields(&self.body.into_vec(), names)?.into();
+        Ok(Self { body, headers: self.headers })
     }
 
     /// Places the body in a field of another object, after `fields` have been added to the body.
@@ -189,14 +195,15 @@ impl EncodedRequest {
         name: &str,
         fields: &[(&str, &str)],
     ) -> Result<Self, Error> {
+        let body = self.body.into_vec();
         let mut own: OrderedFields<'_> =
-            serde_json::from_slice(&self.body).map_err(body::serialization_error)?;
+            serde_json::from_slice(&body).map_err(body::serialization_error)?;
         for (name, value) in fields {
             own.set(name, to_raw_value(value).map_err(body::serialization_error)?);
         }
         let outer = HashMap::from([(name, own)]);
-        let body = serde_json::to_vec(&outer).map_err(body::serialization_error)?;
-        Ok(Self { body, ..self })
+        let outer = serde_json::to_vec(&outer).map_err(body::serialization_error)?;
+        Ok(Self { body: outer.into(), headers: self.headers })
     }
 }
 
@@ -237,7 +244,7 @@ impl TokenCountRequest {
 /// Creates an encoded request from a body that is already serialized as JSON.
 impl From<Vec<u8>> for EncodedRequest {
     fn from(body: Vec<u8>) -> Self {
-        Self { body, headers: Vec::new() }
+        Self::new(body.into())
     }
 }
 
@@ -272,20 +279,24 @@ mod tests {
 
     use super::*;
 
+    fn to_vec(encoded: Result<EncodedRequest, Error>) -> Vec<u8> {
+        encoded.unwrap().body.into_vec()
+    }
+
     #[test]
     fn extra_options_are_merged_into_a_body_of_json() {
         let body = json!({ "engine": "m", "limits": { "words": 9 } });
         let extra = json!({ "limits": { "lines": 2 }, "mood": "calm" });
         let extra = extra.as_object().unwrap();
         let merged: Value =
-            serde_json::from_slice(&EncodedRequest::from_json(&body, extra).unwrap().body).unwrap();
+            serde_json::from_slice(&to_vec(EncodedRequest::from_json(&body, extra))).unwrap();
         let limits = json!({ "words": 9, "lines": 2 });
         assert_eq!(merged, json!({ "engine": "m", "limits": limits, "mood": "calm" }));
         let own = json!({ "tools": [{ "name": "a" }] });
         let extra = json!({ "tools": [{ "name": "b" }] });
-        let merged = EncodedRequest::from_json(&own, extra.as_object().unwrap()).unwrap();
-        assert_eq!(merged.body, br#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
-        let plain = EncodedRequest::from_json(&body, &Map::new()).unwrap();
-        assert_eq!(plain.body, serde_json::to_vec(&body).unwrap());
+        let merged = EncodedRequest::from_json(&own, extra.as_object().unwrap());
+        assert_eq!(to_vec(merged), br#"{"tools":[{"name":"a"},{"name":"b"}]}"#);
+        let plain = EncodedRequest::from_json(&body, &Map::new());
+        assert_eq!(to_vec(plain), serde_json::to_vec(&body).unwrap());
     }
 }

@@ -119,7 +119,7 @@ impl Wire for Messages {
         let server = (to.into(), self.dialect_for(to));
         let (body, betas) = encode_body(request, to.model, server, head, changed_prefix)?;
         let with_beta = |encoded: EncodedRequest, beta| encoded.with_header(BETA_HEADER, beta);
-        Ok(betas.into_iter().fold(EncodedRequest::from(body), with_beta))
+        Ok(betas.into_iter().fold(EncodedRequest::new(body), with_beta))
     }
 
     /// <https://platform.claude.com/docs/en/build-with-claude/token-counting>

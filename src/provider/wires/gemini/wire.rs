@@ -61,7 +61,7 @@ impl Wire for GenerateContent {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode_for(request, to.model, self.host).map(EncodedRequest::from)
+        encode_for(request, to.model, self.host).map(EncodedRequest::new)
     }
 
     /// <https://ai.google.dev/api/tokens>

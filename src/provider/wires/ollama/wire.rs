@@ -1,7 +1,7 @@
 //! The provider for Ollama's native API over HTTP.
 
-use super::encode::TOOL_NAME_RULE;
-use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME, encode};
+use super::encode::{TOOL_NAME_RULE, encode_body};
+use super::{Chat, Decoder, KeepAlive, PROVIDER_NAME};
 use crate::error::Error;
 use crate::framing::NdJson;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
@@ -45,7 +45,7 @@ impl Wire for Chat {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode(request, to.model, self).map(EncodedRequest::from)
+        encode_body(request, to.model, self).map(EncodedRequest::new)
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use super::Decoder;
 use super::dialect::Dialect;
-use super::{Decoder, encode};
+use super::encode::encode_body;
 use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::http::KeyHeader;
@@ -84,7 +85,7 @@ impl Wire for ChatCompletions {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode(request, to.model, &self.dialect(to.is_vendor)).map(EncodedRequest::from)
+        encode_body(request, to.model, &self.dialect(to.is_vendor)).map(EncodedRequest::new)
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {

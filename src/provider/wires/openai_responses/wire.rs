@@ -61,7 +61,7 @@ impl Wire for Responses {
     }
 
     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
-        encode_for(request, to.model, to.into()).map(EncodedRequest::from)
+        encode_for(request, to.model, to.into()).map(EncodedRequest::new)
     }
 
     /// <https://developers.openai.com/api/docs/guides/token-counting>

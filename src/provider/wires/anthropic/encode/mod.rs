@@ -19,6 +19,7 @@ use self::cache::{EncodedPrefix, EncodingKey};
 use self::messages::{Messages, starts_user_message};
 use self::options::{Settings, WIRE_NAME, offers_server_tools};
 use self::server_tools::ServerTools;
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error};
@@ -109,7 +110,8 @@ use crate::request::{
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
     let (head, changed_prefix) = (BodyHead::Vendor, PrefixMismatchBehavior::Unspecified);
     let server = (ServerKind::Vendor, Dialect::Signed);
-    encode_body(request, model, server, head, changed_prefix).map(|(body, _)| body)
+    let encoded = encode_body(request, model, server, head, changed_prefix);
+    encoded.map(|(body, _)| body.into_vec())
 }
 
 /// Specifies how Anthropic treats thinking blocks whose preceding context has changed.
@@ -133,7 +135,7 @@ pub(super) fn encode_body(
     (server, dialect): (ServerKind, Dialect),
     head: BodyHead<'_>,
     changed_prefix: PrefixMismatchBehavior,
-) -> Result<(Vec<u8>, Vec<&'static str>), Error> {
+) -> Result<(ChunkedBytes, Vec<&'static str>), Error> {
     request.validate()?;
     let citations = CitationsConfig::from_options(&request.options);
     let key: EncodingKey = (server, request.tools.names_for(server.tool_name_rule()), citations);

@@ -15,6 +15,7 @@ use self::generation::ModelGeneration;
 use self::messages::{Contents, PausedTurn, starts_model_content};
 use self::options::{WIRE_NAME, generation_config, service_tier, tool_config};
 use self::server_tools::{combines_tools, declaration};
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error};
@@ -54,11 +55,15 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// `metadata`, `verbosity`, `citations`, `prompt_cache_key`, `prompt_cache_retention`,
 /// `parallel_tool_calls: Some(false)` and a `seed` outside the range of `i32`.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_for(request, model, Host::GeminiApi)
+    encode_for(request, model, Host::GeminiApi).map(ChunkedBytes::into_vec)
 }
 
 /// Encodes a request for one of the hosts of Gemini models.
-pub(super) fn encode_for(request: &Request, model: &str, host: Host) -> Result<Vec<u8>, Error> {
+pub(super) fn encode_for(
+    request: &Request,
+    model: &str,
+    host: Host,
+) -> Result<ChunkedBytes, Error> {
     request.validate()?;
     let names = request.tools.names_for(TOOL_NAME_RULE);
     // The cached prefix ends where a model content starts, so no further encoder state is needed.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use self::messages::Messages;
 use self::options::WIRE_NAME;
 use super::{Chat, PROVIDER_NAME};
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::Error;
 use crate::provider::codec::body::{
     ObjectWriter, ensure_options_unset, unsupported_error, without_tools,
@@ -50,6 +51,14 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::Any;
 /// - a `seed` of more than 53 bits
 /// - media in user messages other than base64-encoded images
 pub fn encode(request: &Request, model: &str, chat: &Chat) -> Result<Vec<u8>, Error> {
+    encode_body(request, model, chat).map(ChunkedBytes::into_vec)
+}
+
+pub(super) fn encode_body(
+    request: &Request,
+    model: &str,
+    chat: &Chat,
+) -> Result<ChunkedBytes, Error> {
     request.validate()?;
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);

@@ -16,6 +16,7 @@ use self::cache::{EncodedPrefix, NewMessages};
 use self::messages::Messages;
 use self::options::{WIRE_NAME, set_options, set_tools};
 use self::server_tools::ServerTools;
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::Error;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error, without_tools};
 use crate::provider::codec::cache_control::CacheControl;
@@ -43,6 +44,14 @@ use crate::request::{Request, ToolChoice, ToolNames};
 /// option. Returns an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if the request
 /// contains only instructions and the dialect [requires a message](Dialect::requires_message).
 pub fn encode(request: &Request, model: &str, dialect: &Dialect) -> Result<Vec<u8>, Error> {
+    encode_body(request, model, dialect).map(ChunkedBytes::into_vec)
+}
+
+pub(super) fn encode_body(
+    request: &Request,
+    model: &str,
+    dialect: &Dialect,
+) -> Result<ChunkedBytes, Error> {
     request.validate()?;
     let options = &request.options;
     let mark = CacheControl::from_option(options.cache).filter(|_| dialect.supports_cache_control);
@@ -136,3 +145,6 @@ fn mark_stable_zone(mark: CacheControl, written: &mut NewMessages<'_>) {
         *place = Some(mark);
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,6 +18,7 @@ use self::options::{
     WIRE_NAME, cache_options, included_data, reasoning_options, refuse_unsupported, text_options,
     tool_choice,
 };
+use crate::chunked_bytes::ChunkedBytes;
 use crate::error::Error;
 use crate::item::RawJson;
 use crate::provider::codec::body::{ObjectWriter, unsupported_error};
@@ -74,7 +75,7 @@ use crate::request::{Request, ToolNames, ToolSpec};
 /// an [`InvalidRequest`](crate::ErrorKind::InvalidRequest) error if
 /// there is nothing to send.
 pub fn encode(request: &Request, model: &str) -> Result<Vec<u8>, Error> {
-    encode_for(request, model, ServerKind::Vendor)
+    encode_for(request, model, ServerKind::Vendor).map(ChunkedBytes::into_vec)
 }
 
 /// Encodes a request for the vendor's own or a compatible server.
@@ -82,7 +83,7 @@ pub(super) fn encode_for(
     request: &Request,
     model: &str,
     server: ServerKind,
-) -> Result<Vec<u8>, Error> {
+) -> Result<ChunkedBytes, Error> {
     request.validate()?;
     let options = &request.options;
     refuse_unsupported(options)?;
