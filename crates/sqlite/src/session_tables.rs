@@ -50,7 +50,9 @@ impl BlockingStore for SessionTables {
             entries.iter().map(entry_to_json_line).collect::<Result<Vec<String>, Error>>()?;
         let clock = &self.clock;
         let lock = lock_path(&self.database.target_path(), id);
-        let missing = match expected == 0 && !lines.is_empty() {
+        drop(entries);
+        let count = lines.len() as u64;
+        let missing = match expected == 0 && count > 0 {
             true => IfMissing::Create,
             false => IfMissing::ReturnNone,
         };
@@ -65,18 +67,23 @@ impl BlockingStore for SessionTables {
             let stored = find_session(&transaction, id)?;
             let found = stored.as_ref().map_or(0, |stored| stored.version);
             ensure_expected_version(id, expected, found)?;
-            if lines.is_empty() {
+            if count == 0 {
                 return Ok(found);
             }
-            let version = found + lines.len() as u64;
+            let version = found + count;
             let now = to_unix_micros(clock.now());
             let key = match stored {
                 Some(stored) => stored.key,
                 None => insert_session(&transaction, id, None, 0, now)?,
             };
             let mut insert = transaction.prepare_cached("INSERT INTO entry VALUES (?, ?, ?)")?;
-            for (number, json) in (found..).zip(&lines) {
-                insert.execute(params![key, to_sql_integer(number), json])?;
+            for (number, json) in (found..).zip(lines) {
+                insert.raw_bind_parameter(1, key)?;
+                insert.raw_bind_parameter(2, to_sql_integer(number))?;
+                insert.raw_bind_parameter(3, json.as_str())?;
+                // SQLite has copied the line, and copies it once more.
+                drop(json);
+                insert.raw_execute()?;
             }
             drop(insert);
             transaction
@@ -85,7 +92,7 @@ impl BlockingStore for SessionTables {
             commit(transaction)?;
             Ok(version)
         })?;
-        if lines.is_empty() || self.is_database_at_path()? {
+        if count == 0 || self.is_database_at_path()? {
             return Ok(version);
         }
         // The entries were written to a file that has been removed from its folder, or that has
