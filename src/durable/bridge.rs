@@ -58,8 +58,9 @@ enum Step {
     Performing { draws: Vec<DrawnValue>, effect: Option<Effect> },
     /// The run has performed the step, and pauses. The engine has not taken the result yet.
     Performed { draws: Vec<DrawnValue>, effect: Effect, result: StepResult },
-    /// The engine has taken the result, in order to record it.
-    Recording { effect: Effect },
+    /// The engine has taken the result, in order to record it. `written` is what it has taken, if
+    /// parsing that JSON would return the same result.
+    Recording { effect: Effect, written: Option<(RawJson, StepResult)> },
     /// The run repeats a step that an earlier attempt has recorded.
     Replaying { replay: Replay, effect: Option<Effect> },
     /// The run repeats the recorded results of a turn's calls, which are the effect of this step.
@@ -170,8 +171,19 @@ impl BridgeState {
             Step::Performed { draws, effect, result } => {
                 let record = StepRecord::new(draws, effect.key.clone(), result)
                     .with_trace_context(self.take_unrecorded_context().as_ref());
-                self.step = Step::Recording { effect };
-                match record.to_json().or_else(|error| record.too_large(error)?.to_json()) {
+                let json = match record.to_json() {
+                    Ok(json) => {
+                        let result = record.result.is_kept_by_json().then_some(record.result);
+                        let written = result.map(|result| (json.clone(), result));
+                        self.step = Step::Recording { effect, written };
+                        Ok(json)
+                    }
+                    Err(error) => {
+                        self.step = Step::Recording { effect, written: None };
+                        record.too_large(error).and_then(|record| record.to_json())
+                    }
+                };
+                match json {
                     Ok(json) => return Poll::Ready(json),
                     Err(error) => self.fail(error),
                 }
@@ -189,6 +201,11 @@ impl BridgeState {
     /// Returns a [`ReplayMismatch`](ErrorKind::ReplayMismatch) error if the JSON is not a valid
     /// step value.
     pub(super) fn accept(&mut self, json: &RawJson) -> Result<StepResult, Error> {
+        if let Step::Recording { written, .. } = &mut self.step
+            && let Some((_, result)) = written.take_if(|(written, _)| written == json)
+        {
+            return Ok(result);
+        }
         let record = StepRecord::parse(json)?;
         let Step::Undecided { calls } = &mut self.step else { return Ok(record.result) };
         self.is_repeating = true;
@@ -223,7 +240,7 @@ impl BridgeState {
             (Step::Failed { error, .. }, _) => return Poll::Ready(Err(error.clone())),
             (
                 Step::Performed { effect, .. }
-                | Step::Recording { effect }
+                | Step::Recording { effect, .. }
                 | Step::Replayed { effect, .. },
                 Some(result),
             ) => (mem::take(effect), result),

@@ -204,6 +204,8 @@ enum TurnStage {
         turn: TurnStream,
         only_end: bool,
     },
+    /// The end of the turn has been yielded.
+    Ended,
     /// Yields these events, after which the loop was ended from outside.
     EndsAfter(std::vec::IntoIter<Event>),
 }
@@ -252,6 +254,11 @@ impl Stream for JournaledTurn {
                         StepResult::Turn(saved) => saved,
                         other => return Poll::Ready(Some(Err(other_answer(&this.key, &other)))),
                     };
+                    if only_end && let Some(end) = saved.received_end() {
+                        let end = end.clone();
+                        this.stage = TurnStage::Ended;
+                        return Poll::Ready(Some(Ok(end)));
+                    }
                     if !only_end {
                         this.bridge.with(BridgeState::begin_repeat);
                     }
@@ -269,6 +276,7 @@ impl Stream for JournaledTurn {
                     }
                     return Poll::Ready(item);
                 }
+                TurnStage::Ended => return Poll::Ready(None),
                 TurnStage::EndsAfter(events) => {
                     return match events.next() {
                         Some(Event::Turn(event)) => Poll::Ready(Some(Ok(event))),

@@ -134,6 +134,20 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
+    /// Returns whether parsing the result's JSON certainly returns the same result. An error may
+    /// have sources, which its JSON does not contain.
+    pub(super) fn is_kept_by_json(&self) -> bool {
+        match self {
+            Self::Value(_) | Self::Finished => true,
+            Self::Turn(saved) => saved.is_complete_without_error(),
+            Self::CallsBegin(begun) => {
+                begun.calls.iter().all(|begun| begun.admitted.new_grant.is_none())
+            }
+            Self::Calls(saved) => saved.has_only_results(),
+            Self::Failed(_) | Self::Suspended(_) | Self::Ended(_) | Self::TooLarge(_) => false,
+        }
+    }
+
     /// Returns the name that identifies the variant in JSON.
     pub(super) fn name(&self) -> &'static str {
         match self {

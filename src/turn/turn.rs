@@ -84,6 +84,11 @@ impl Turn {
         &self.logprobs
     }
 
+    /// Returns whether a turn builder of this process has built the turn.
+    pub(crate) fn is_built(&self) -> bool {
+        self.built
+    }
+
     /// Returns the turn without its log probabilities.
     pub(crate) fn without_logprobs(&self) -> Self {
         Self { logprobs: Vec::new(), ..self.clone() }

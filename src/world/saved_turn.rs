@@ -57,6 +57,18 @@ impl SavedTurn {
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
+    /// Returns whether the turn is complete, and was neither retried nor failed.
+    pub(crate) fn is_complete_without_error(&self) -> bool {
+        self.error.is_none() && matches!(self.events[..], [TurnEvent::TurnComplete { .. }])
+    }
+
+    /// Returns the event that completed the turn, if the turn has not been stored as JSON since it
+    /// was received.
+    pub(crate) fn received_end(&self) -> Option<&TurnEvent> {
+        let last = self.events.last().filter(|_| self.error.is_none())?;
+        last.turn_complete().filter(|turn| turn.is_built()).map(|_| last)
+    }
+
     /// Converts the stored turn to a stream that answers `request`.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         let Self { events, is_vetoed, error } = self;

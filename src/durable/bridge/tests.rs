@@ -264,7 +264,7 @@ struct ResultMachine(Task);
 
 impl ResultMachine {
     fn end_step(it: &mut BridgeState, result: StepResult) {
-        it.step = Step::Recording { effect: Effect::default() };
+        it.step = Step::Recording { effect: Effect::default(), written: None };
         assert!(it.poll_end(&mut Some(result)).is_ready());
         it.step = Step::Performing { draws: Vec::new(), effect: None };
     }

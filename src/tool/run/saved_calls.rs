@@ -27,6 +27,16 @@ pub struct SavedCalls {
     pub(super) error: Option<Error>,
 }
 
+impl SavedCalls {
+    /// Returns whether the calls have only started and returned their results.
+    pub(crate) fn has_only_results(&self) -> bool {
+        let is_simple = |event: &Event| {
+            matches!(event, Event::Tool(ToolEvent::Started { .. } | ToolEvent::Output(_)))
+        };
+        self.error.is_none() && self.pending.is_empty() && self.events.iter().all(is_simple)
+    }
+}
+
 /// Collects the outcome of a turn's calls and passes it to a function.
 pub(super) struct SaveCallback {
     saved: SavedCalls,
