@@ -30,6 +30,7 @@ use std::{env, fs, process, thread};
 use bytes::Bytes;
 use futures::{Stream, StreamExt, TryStreamExt, stream};
 use tokio::runtime::Runtime;
+use turnstream::durable::Attempt;
 use turnstream::event::EndReason;
 use turnstream::partial::PartialValues;
 use turnstream::provider::Provider;
@@ -44,6 +45,7 @@ use turnstream::ui::sse::Sse;
 use turnstream::{Agent, Event, Item, Request, Steps, Toolkit, TurnStreamExt, loop_stream};
 use turnstream_sqlite::SqliteStore;
 use turnstream_testing::Wire;
+use turnstream_testing::durable_suite::MemoryEngine;
 
 use self::callgrind::{count_instructions, find_valgrind};
 use self::canned_model::{CannedModel, PROMPT, SYSTEM, add_tool, agent, start};
@@ -162,6 +164,8 @@ fn all_tasks() -> Vec<Task> {
     }
     let chat = &*Wire::OpenAiChat.to_string();
     cells.push(cell("a turn with a tool call, recorded", COUNT, ["recorded", chat, "`Agent`"], 20));
+    let durable = "a turn with a tool call, durable with an engine in memory";
+    cells.push(cell(durable, COUNT, ["durable", chat, "`Agent`"], 20));
     for tools in ["100", "1,000"] {
         let row = format!("a turn with a tool call, {tools} tools listed");
         cells.push(cell(&row, COUNT, ["tools", chat, tools], 20));
@@ -257,6 +261,15 @@ fn run_task(kind: &str, wire: &str, reader: &str, count: usize) {
             let recorder = Recorder::to_file(folder.join("run.jsonl")).expect("a recorder");
             let agent = agent(&CannedModel::new(wire(), count, 1)).with_recorder(&recorder);
             measured_part(&runtime, drain(&agent));
+        }
+        "durable" => {
+            let agent = agent(&CannedModel::new(wire(), count, 1));
+            let mut engine = MemoryEngine::new();
+            measured_part(&runtime, async {
+                let attempt = Attempt::run(&agent, "session", Vec::new(), PROMPT);
+                let outcome = attempt.drive(&mut engine).await.expect("an outcome");
+                assert_eq!(outcome.reason, EndReason::Completed, "{:?}", outcome.error);
+            });
         }
         "tools" => {
             let tools: usize = reader.replace(',', "").parse().expect("a number of tools");
