@@ -5,7 +5,7 @@ use bytes::Bytes;
 /// A sequence of bytes, some of which are in chunks that other values share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct ChunkedBytes {
-    /// The chunks before `tail`.
+    /// The chunks before `tail`, none of which is empty.
     chunks: Vec<Bytes>,
     /// The total length of `chunks`.
     chunks_len: usize,
@@ -53,8 +53,10 @@ impl ChunkedBytes {
                 offset -= chunk.len();
                 continue;
             }
-            let after = chunk.split_off(offset);
-            self.chunks.splice(index + 1..index + 1, [Bytes::copy_from_slice(bytes), after]);
+            let before = chunk.split_to(offset);
+            let inserted = Bytes::copy_from_slice(bytes);
+            let pieces = [before, inserted].into_iter().filter(|piece| !piece.is_empty());
+            self.chunks.splice(index..index, pieces);
             self.chunks_len += bytes.len();
             return;
         }
@@ -69,6 +71,7 @@ impl ChunkedBytes {
         {
             chunk.truncate(chunk.len() - 1);
             self.chunks_len -= 1;
+            self.chunks.pop_if(|chunk| chunk.is_empty());
         }
     }
 
@@ -130,7 +133,9 @@ mod tests {
                 let at = at.min(plain.len());
                 plain.splice(at..at, *b"XY");
                 assert_eq!(chunked.len(), plain.len());
-                assert_eq!(chunked.into_vec(), plain);
+                let chunks = chunked.into_chunks();
+                assert!(chunks.iter().all(|chunk| !chunk.is_empty()), "{at}: {chunks:?}");
+                assert_eq!(chunks.concat(), plain);
             }
         }
     }
@@ -143,6 +148,7 @@ mod tests {
         shared.pop_if(b'g');
         assert_eq!(shared.clone().into_vec(), b"abcdef");
         assert_eq!(shared.len(), 6);
+        assert_eq!(shared.clone().into_chunks(), [&b"ab"[..], b"cdef"]);
         shared.extend_from_slice(b"h,");
         shared.pop_if(b',');
         assert_eq!(shared.into_vec(), b"abcdefh");

@@ -219,6 +219,11 @@ impl HttpClient {
     /// [`reqwest_client`](Self::reqwest_client). Requests to this machine (`localhost`,
     /// `127.0.0.1`) never use a proxy.
     ///
+    /// A [retry policy](reqwest::ClientBuilder::retry) applies only to requests whose body is in
+    /// one piece. The body of a longer request, from about 32 KB, is in several pieces, which it
+    /// shares with other requests. Such a request is always sent again, at most twice, if an HTTP/2
+    /// server reports that it did not process the request, which is also reqwest's default policy.
+    ///
     /// Set keys on the provider, not as default headers of this client. The provider does not know
     /// the client's default headers, so it can neither mask keys in these headers in errors nor
     /// prevent such keys from being sent over plain HTTP.
@@ -348,10 +353,15 @@ impl HttpClient {
             RedirectPolicy::ReturnResponse,
         )?;
         let headers = header_map(headers, secrets)?;
-        let request = client.request(Method::POST, to.url().clone()).headers(headers);
-        let sending = request.body(body.to_reqwest()).send();
         let runtime = ConnectionRuntime::for_handle(&current);
-        let sent = runtime.drive(sending).await?;
+        let mut resends_left = if body.is_resent_by_reqwest() { 0 } else { MAX_RESENDS };
+        let sent = loop {
+            let request = client.request(Method::POST, to.url().clone()).headers(headers.clone());
+            match runtime.drive(request.body(body.to_reqwest()).send()).await? {
+                Err(error) if resends_left > 0 && is_unprocessed(&error) => resends_left -= 1,
+                sent => break sent,
+            }
+        };
         let mask = |error: Error, secrets: &[Secret]| {
             error.map_text_and_sources(|text| mask_secrets(secrets, text))
         };
@@ -422,8 +432,7 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
 }
 
 /// The source of an error caused by a connection that was closed before the first byte of the
-/// response, or by an HTTP/2 server that did not accept the request. Most likely, the server closed
-/// an idle connection.
+/// response. Most likely, the server closed an idle connection.
 #[derive(Debug)]
 struct ConnectionClosed(Option<Arc<dyn StdError + Send + Sync>>);
 
@@ -445,9 +454,8 @@ pub(crate) fn was_connection_closed(error: &Error) -> bool {
     error.find_source::<ConnectionClosed>().is_some()
 }
 
-/// Returns whether a reqwest error means that an open connection was closed or that an HTTP/2
-/// server did not accept the request. Returns `false` for timeouts and for connections that were
-/// never opened.
+/// Returns whether a reqwest error means that an open connection was closed. Returns `false` for
+/// timeouts and for connections that were never opened.
 fn is_connection_closed(error: &reqwest::Error) -> bool {
     use std::io::ErrorKind::{BrokenPipe, ConnectionAborted, ConnectionReset, UnexpectedEof};
     if error.is_connect() || error.is_timeout() {
@@ -460,16 +468,25 @@ fn is_connection_closed(error: &reqwest::Error) -> bool {
         let by_the_system = error.downcast_ref::<std::io::Error>().is_some_and(|error| {
             matches!(error.kind(), BrokenPipe | ConnectionAborted | ConnectionReset | UnexpectedEof)
         });
-        by_hyper || by_the_system || error.downcast_ref().is_some_and(is_not_accepted)
+        by_hyper || by_the_system
     })
 }
 
-/// Returns whether an HTTP/2 server did not process the request. reqwest itself sends such a
-/// request again, but not if its body consists of several chunks.
-fn is_not_accepted(error: &h2::Error) -> bool {
-    let is_for = |reason| error.is_remote() && error.reason() == Some(reason);
-    error.is_go_away() && is_for(h2::Reason::NO_ERROR)
-        || error.is_reset() && is_for(h2::Reason::REFUSED_STREAM)
+/// The maximum number of times that a request which an HTTP/2 server did not process is sent again,
+/// as in reqwest.
+const MAX_RESENDS: usize = 2;
+
+/// Returns whether an HTTP/2 server reported that it did not process the request: it closes the
+/// connection, or it refused the stream. The same errors make reqwest send a request again.
+///
+/// <https://www.rfc-editor.org/rfc/rfc9113.html#section-8.7>
+fn is_unprocessed(error: &reqwest::Error) -> bool {
+    let error = source_chain(error).find_map(|error| error.downcast_ref::<h2::Error>());
+    error.is_some_and(|error| match error.reason() {
+        Some(h2::Reason::NO_ERROR) => error.is_remote() && error.is_go_away(),
+        Some(h2::Reason::REFUSED_STREAM) => error.is_remote() && error.is_reset(),
+        _ => false,
+    })
 }
 
 fn reading_error(error: reqwest::Error) -> Error {

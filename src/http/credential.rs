@@ -193,6 +193,12 @@ impl Credential {
         matches!(&self.0, CredentialKind::Key(key) if key.is_empty())
     }
 
+    /// Returns whether the credential signs requests, for which it reads their bodies.
+    #[cfg(feature = "http")]
+    pub(crate) fn is_signer(&self) -> bool {
+        matches!(self.0, CredentialKind::Signer(_))
+    }
+
     /// Authorizes a single request that you send yourself, for example with a
     /// [`reqwest_client`](crate::http::HttpClient::reqwest_client). Only a
     /// [signer](Self::signer) reads `request`. Keys are sent in `key_header`.

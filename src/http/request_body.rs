@@ -26,6 +26,12 @@ impl RequestBody {
         }
     }
 
+    /// Returns whether reqwest itself sends the body again according to its retry policy. It cannot
+    /// copy a body of several chunks.
+    pub(super) fn is_resent_by_reqwest(&self) -> bool {
+        matches!(self, Self::Single(_))
+    }
+
     /// Converts the body to reqwest's type. The length of the body is known.
     pub(super) fn to_reqwest(&self) -> reqwest::Body {
         match self {

@@ -306,30 +306,82 @@ async fn two_hundred_tool_loops_complete_against_a_server_that_closes_at_random_
     assert!(sent_again >= 20, "{sent_again}");
 }
 
-/// The bodies of the requests to a server, each with the length in its head.
+/// The bodies of the requests that a server answered, each with the length in its head.
 type ReceivedBodies = Arc<Mutex<Vec<(Option<usize>, Vec<u8>)>>>;
 
-/// Starts an HTTP/2 server that refuses the second request, and answers all others.
-async fn start_refusing_server(bodies: ReceivedBodies) -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let url = format!("http://{}", listener.local_addr().unwrap());
-    let requests = Arc::new(AtomicUsize::new(0));
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            let (requests, bodies) = (Arc::clone(&requests), Arc::clone(&bodies));
-            tokio::spawn(async move {
-                let mut connection = h2::server::handshake(stream).await.unwrap();
-                while let Some(Ok((request, mut response))) = connection.accept().await {
-                    if requests.fetch_add(1, Ordering::Relaxed) == 1 {
-                        response.send_reset(h2::Reason::REFUSED_STREAM);
-                        continue;
-                    }
-                    tokio::spawn(answer_over_http2(request, response, Arc::clone(&bodies)));
+/// The way in which an HTTP/2 server tells that it has not processed a request.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Refusal {
+    /// It resets the request's stream.
+    RefusedStream,
+    /// It closes the connection to all streams.
+    GoAway,
+}
+
+/// An HTTP/2 server that refuses the first requests and answers the others.
+struct Http2Server {
+    url: String,
+    bodies: ReceivedBodies,
+    connection_count: Arc<AtomicUsize>,
+}
+
+impl Http2Server {
+    async fn start(refusal: Refusal, refused_requests: usize) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("http://{}", listener.local_addr().unwrap());
+        let (bodies, connection_count) = <(ReceivedBodies, Arc<AtomicUsize>)>::default();
+        let server = Self {
+            url,
+            bodies: Arc::clone(&bodies),
+            connection_count: Arc::clone(&connection_count),
+        };
+        let requests = Arc::new(AtomicUsize::new(0));
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let connection = connection_count.fetch_add(1, Ordering::Relaxed);
+                if refusal == Refusal::GoAway && connection < refused_requests {
+                    tokio::spawn(go_away_on_request(stream));
+                    continue;
                 }
-            });
+                let (requests, bodies) = (Arc::clone(&requests), Arc::clone(&bodies));
+                tokio::spawn(async move {
+                    let mut connection = h2::server::handshake(stream).await.unwrap();
+                    while let Some(Ok((request, mut response))) = connection.accept().await {
+                        let n = requests.fetch_add(1, Ordering::Relaxed);
+                        if refusal == Refusal::RefusedStream && n < refused_requests {
+                            response.send_reset(h2::Reason::REFUSED_STREAM);
+                            continue;
+                        }
+                        tokio::spawn(answer_over_http2(request, response, Arc::clone(&bodies)));
+                    }
+                });
+            }
+        });
+        server
+    }
+}
+
+/// Reads the frames of an HTTP/2 connection up to its first request, and then closes the connection
+/// to all streams (<https://www.rfc-editor.org/rfc/rfc9113.html#section-6.8>).
+async fn go_away_on_request(mut stream: TcpStream) {
+    const SETTINGS: u8 = 4;
+    const HEADERS: u8 = 1;
+    // A frame begins with its length, type, flags and stream. An empty `SETTINGS` frame is first.
+    stream.write_all(&[0, 0, 0, SETTINGS, 0, 0, 0, 0, 0]).await.unwrap();
+    let mut preface = [0; 24];
+    stream.read_exact(&mut preface).await.unwrap();
+    loop {
+        let mut head = [0; 9];
+        stream.read_exact(&mut head).await.unwrap();
+        let mut payload = vec![0; usize::from(head[1]) * 256 + usize::from(head[2])];
+        stream.read_exact(&mut payload).await.unwrap();
+        if head[3] == HEADERS {
+            break;
         }
-    });
-    url
+    }
+    // The last processed stream is 0, and the reason is `NO_ERROR`.
+    stream.write_all(&[0, 0, 8, 7, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0]).await.unwrap();
+    let _ = tokio::io::copy(&mut stream, &mut tokio::io::sink()).await;
 }
 
 async fn answer_over_http2(
@@ -353,26 +405,45 @@ async fn answer_over_http2(
     sending.send_data(answer.into(), true).unwrap();
 }
 
-#[tokio::test]
-async fn a_long_request_that_an_http2_server_refuses_is_resent_immediately() {
-    let bodies = ReceivedBodies::default();
-    let model = OpenAiChat::new("gpt-0")
-        .with_base_url(start_refusing_server(Arc::clone(&bodies)).await)
+fn http2_model(server: &Http2Server) -> OpenAiChat {
+    OpenAiChat::new("gpt-0")
+        .with_base_url(&server.url)
         .unwrap()
         .with_http_client(HttpClient::from_builder(|client| client.http2_prior_knowledge()))
-        .with_api_key("sk-12345678");
-    // The bytes of the first message are shared by the bodies of the second request.
+        .with_api_key("sk-12345678")
+        .without_retries()
+}
+
+/// Returns a short request, and a long one whose body shares bytes with an earlier body.
+async fn short_and_long_requests() -> [Request; 2] {
+    let server = Http2Server::start(Refusal::RefusedStream, 0).await;
     let mut history = History::empty("h");
     history.push(Item::user("long ".repeat(50_000)));
-    let read = |history: &History| read_waits(model.stream_turn(Request::new(history.clone())));
-    assert_eq!(read(&history).await, (vec![], None));
+    let turn = http2_model(&server).stream_turn(Request::new(history.clone()));
+    assert_eq!(read_waits(turn).await, (vec![], None));
     history.push(Item::user("more"));
-    assert_eq!(read(&history).await, (vec![(1, 0)], None));
-    let bodies = std::mem::take(&mut *bodies.lock().unwrap());
-    assert_eq!(bodies.len(), 2);
-    for (length, body) in &bodies {
-        assert_eq!(*length, Some(body.len()));
-        assert!(serde_json::from_slice::<serde_json::Value>(body).is_ok());
+    [user_request(), Request::new(history)]
+}
+
+#[tokio::test]
+async fn a_request_that_an_http2_server_did_not_process_is_resent_twice_without_retries() {
+    for request in short_and_long_requests().await {
+        for (refusal, connections) in [(Refusal::RefusedStream, 1), (Refusal::GoAway, 3)] {
+            let server = Http2Server::start(refusal, 2).await;
+            let turn = http2_model(&server).stream_turn(request.clone());
+            assert_eq!(read_waits(turn).await, (vec![], None), "{refusal:?}");
+            assert_eq!(server.connection_count.load(Ordering::Relaxed), connections);
+            let bodies = std::mem::take(&mut *server.bodies.lock().unwrap());
+            assert_eq!(bodies.len(), 1);
+            let (length, body) = &bodies[0];
+            assert_eq!(*length, Some(body.len()));
+            assert!(serde_json::from_slice::<serde_json::Value>(body).is_ok());
+
+            let server = Http2Server::start(refusal, 3).await;
+            let turn = http2_model(&server).stream_turn(request.clone());
+            let (waits, failed) = read_waits(turn).await;
+            assert_eq!((waits, failed.unwrap().kind()), (vec![], ErrorKind::Connect));
+            assert_eq!(server.bodies.lock().unwrap().len(), 0, "{refusal:?}");
+        }
     }
-    assert!(bodies[1].1.starts_with(&bodies[0].1[..250_000]));
 }

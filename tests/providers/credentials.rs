@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use futures::{FutureExt, StreamExt};
 use turnstream::http::{Credential, HttpClient, KeyHeader, Token};
-use turnstream::provider::{Anthropic, OpenAiResponses, Provider};
+use turnstream::provider::{Anthropic, Backoff, OpenAiResponses, Provider};
 use turnstream::stream::TurnStreamExt;
 use turnstream::turn::Turn;
 use turnstream::{Error, ErrorKind, History, Item, Request};
@@ -186,6 +186,36 @@ async fn a_signer_sees_each_header_once_with_its_final_value() {
     let versions: Vec<_> = seen.iter().filter(|(name, _)| name == "anthropic-version").collect();
     assert_eq!(versions, [&("anthropic-version".to_owned(), "own".to_owned())]);
     assert_eq!(server.requests().pop().unwrap().header("anthropic-version"), Some("own"));
+}
+
+#[tokio::test]
+async fn a_signer_reads_the_same_bytes_of_a_long_body_on_each_attempt_without_a_copy() {
+    let mut answers = [200, 503, 200].into_iter();
+    let answers = std::sync::Mutex::new(move || answers.next().unwrap());
+    let server = ModelServer::start(move |_| match answers.lock().unwrap()() {
+        200 => Answer::reply("Hello."),
+        status => Answer::error(status),
+    });
+    let server = server.await.unwrap();
+    let seen = Arc::new(std::sync::Mutex::new(Vec::new()));
+    let kept = Arc::clone(&seen);
+    let signer = Credential::signer(move |request| {
+        kept.lock().unwrap().push(request.body);
+        async { Ok(Vec::new()) }
+    });
+    let backoff = Backoff { base_delay: Duration::from_millis(1), ..Backoff::default() };
+    let model = model(&server.url()).with_backoff(backoff).with_credential(signer);
+    // The second request shares the encoded bytes of the first.
+    let mut history = History::empty("h");
+    for text in ["long ".repeat(50_000), "more".to_owned()] {
+        history.push(Item::user(text));
+        let turn = model.stream_turn(Request::new(history.clone()));
+        turn.into_turn().await.unwrap();
+    }
+    let seen = seen.lock().unwrap();
+    assert_eq!(seen.len(), 3);
+    assert_eq!(seen[1].as_ptr(), seen[2].as_ptr());
+    assert!(seen[1].starts_with(&seen[0][..250_000]));
 }
 
 #[tokio::test]

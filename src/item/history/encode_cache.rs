@@ -29,14 +29,15 @@ struct CacheBranch {
 
 /// The bytes that an encoder wrote for a range of items, with a link to the preceding chunk.
 ///
-/// Chunks are immutable, so branches share the chunks before the point where they diverge.
+/// The bytes of a chunk never change, so branches share the chunks before the point where they
+/// diverge.
 pub(crate) struct EncodedChunk {
     /// The last item in the range, which is compared by address. This weak reference does not keep
     /// the item alive.
     last_node: Weak<Node>,
     len: usize,
-    /// The chunk's own bytes. If a later chunk has merged them into a block, this is a part of the
-    /// block.
+    /// The chunk's own bytes. After they were merged with those of other chunks, this is a part of
+    /// the merged bytes, so that they are not in memory twice.
     bytes: Mutex<Bytes>,
     /// The block that ends with this chunk, if any.
     block: Option<Block>,
@@ -49,20 +50,26 @@ pub(crate) struct EncodedChunk {
     older: Option<Arc<EncodedChunk>>,
 }
 
-/// The bytes of several chunks in one piece, which request bodies share. The last chunks of a
-/// history, which do not form a block yet, are copied into each body.
+/// The bytes of one or several chunks, which request bodies share. The last chunks of a history,
+/// which do not form a block yet, are copied into each body.
 struct Block {
+    /// The merged bytes of the chunks before a chunk that is large enough for a block of its own.
+    /// They are separate, so that a short chunk does not keep a large one in memory.
+    before: Option<Bytes>,
     bytes: Bytes,
     /// The chunk that precedes the block.
     previous: Option<Arc<EncodedChunk>>,
 }
 
 /// The minimum number of bytes in a block. Larger blocks would mean more copied bytes in each
-/// request body, and smaller blocks more pieces to send.
+/// request body, and smaller blocks more pieces to send. Bytes are merged only up to twice this
+/// size.
 const MIN_BLOCK_BYTES: usize = 32 * 1024;
 
 impl Drop for EncodedChunk {
     fn drop(&mut self) {
+        // The block refers to an older chunk, too.
+        self.block = None;
         drop_iteratively(self.older.take(), |link| link.older.take());
     }
 }
@@ -93,26 +100,15 @@ impl EncodedChunk {
         chunk
     }
 
-    /// Merges the chunks since the last block, including this chunk, into a block.
+    /// Creates a block of the chunks since the last block, including this chunk.
     fn merge(&self) -> Block {
         let chunks = self.chunks_after_block();
         let previous = chunks.last().and_then(|oldest| oldest.older.clone());
-        if let [only] = chunks[..] {
-            return Block { bytes: only.bytes().clone(), previous };
+        let newest = self.bytes().clone();
+        if newest.len() >= MIN_BLOCK_BYTES {
+            return Block { before: merge_bytes(&chunks[1..]), bytes: newest, previous };
         }
-        let mut all = Vec::with_capacity(self.total_bytes - self.bytes_in_blocks);
-        for chunk in chunks.iter().rev() {
-            all.extend_from_slice(&chunk.bytes());
-        }
-        let all = Bytes::from(all);
-        let mut start = 0;
-        for chunk in chunks.iter().rev() {
-            let mut bytes = lock_ignoring_poison(&chunk.bytes);
-            let end = start + bytes.len();
-            *bytes = all.slice(start..end);
-            start = end;
-        }
-        Block { bytes: all, previous }
+        Block { before: None, bytes: merge_bytes(&chunks).unwrap_or(newest), previous }
     }
 
     /// Returns this chunk and the older chunks that are not part of a block, newest first.
@@ -152,6 +148,7 @@ impl EncodedChunk {
             std::iter::successors(newest_block, |block| block.previous.as_ref()?.block.as_ref())
                 .collect();
         for block in blocks.into_iter().rev() {
+            out.push_shared(block.before.clone().unwrap_or_default());
             out.push_shared(block.bytes.clone());
         }
         out.reserve(self.total_bytes - self.bytes_in_blocks + additional);
@@ -159,6 +156,27 @@ impl EncodedChunk {
             out.extend_from_slice(&chunk.bytes());
         }
     }
+}
+
+/// Merges the bytes of chunks, which are given newest first. Each chunk then has a part of the
+/// merged bytes. Returns `None` if there are no chunks.
+fn merge_bytes(chunks: &[&EncodedChunk]) -> Option<Bytes> {
+    if let [] | [_] = chunks {
+        return chunks.first().map(|only| only.bytes().clone());
+    }
+    let mut all = Vec::with_capacity(chunks.iter().map(|chunk| chunk.bytes().len()).sum());
+    for chunk in chunks.iter().rev() {
+        all.extend_from_slice(&chunk.bytes());
+    }
+    let all = Bytes::from(all);
+    let mut start = 0;
+    for chunk in chunks.iter().rev() {
+        let mut bytes = chunk.bytes();
+        let end = start + bytes.len();
+        *bytes = all.slice(start..end);
+        start = end;
+    }
+    Some(all)
 }
 
 impl EncodeCache {

@@ -249,6 +249,56 @@ fn a_million_cached_chunks_drop_without_recursion() {
     drop((history, older));
 }
 
+/// The number of bytes from which a chunk is shared as a whole.
+const LARGE: usize = 32 * 1024;
+
+#[test]
+fn many_shared_chunks_drop_without_recursion() {
+    let mut history = History::empty("h");
+    let mut older = None;
+    for _ in 0..2_000 {
+        history.push(Item::text(""));
+        history.cache_encoding(0_u8, older.as_ref(), history.len(), vec![0; LARGE], ());
+        older = history.cached_encoding(&0_u8, history.len());
+    }
+    let small_stack = std::thread::Builder::new().stack_size(64 * 1024);
+    small_stack.spawn(move || drop((history, older))).unwrap().join().unwrap();
+}
+
+/// Caches the bytes for a new item of a history, and returns the chunks of all its cached bytes.
+fn remember_next(history: &mut History, bytes: Vec<u8>) -> Vec<bytes::Bytes> {
+    let older = history.cached_encoding(&0_u8, history.len());
+    history.push(Item::text(""));
+    history.cache_encoding(0_u8, older.as_ref(), history.len(), bytes, ());
+    let mut all = ChunkedBytes::default();
+    history.cached_encoding(&0_u8, history.len()).unwrap().append_to(&mut all, 0);
+    all.into_chunks()
+}
+
+#[test]
+fn large_cached_bytes_are_shared_without_being_copied() {
+    let mut history = History::empty("h");
+    remember_next(&mut history, b"a".to_vec());
+    remember_next(&mut history, b"b".to_vec());
+    let large = vec![b'c'; LARGE];
+    let address = large.as_ptr();
+    let chunks = remember_next(&mut history, large);
+    assert_eq!(chunks, [&b"ab"[..], &[b'c'; LARGE]]);
+    assert_eq!(chunks[1].as_ptr(), address);
+}
+
+#[test]
+fn a_history_that_was_cut_back_keeps_no_large_bytes_after_the_cut_in_memory() {
+    let mut history = History::empty("h");
+    remember_next(&mut history, b"a".to_vec());
+    let cut = history.cached_encoding(&0_u8, 1).unwrap();
+    let large = remember_next(&mut history, vec![b'b'; 10 * LARGE]).pop().unwrap();
+    assert!(!large.is_unique());
+    drop(history);
+    assert!(large.is_unique());
+    assert_eq!(cut.total_byte_len(), 1);
+}
+
 #[test]
 fn a_summary_is_not_the_last_prompt() {
     let note = || Item::user("a summary").with_flag(ItemFlag::Compacted);

@@ -11,8 +11,8 @@ use futures::future::{self, BoxFuture};
 use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::framing::Framing;
 use crate::http::{
-    Authorization, Body, ConnectionPolicy, Endpoint, Header, KeyHeader, PostRequest, RequestBody,
-    Response, Secret, TurnDeadlines, mask_secrets, was_connection_closed,
+    Authorization, Body, ConnectionPolicy, Credential, Endpoint, Header, KeyHeader, PostRequest,
+    RequestBody, Response, Secret, TurnDeadlines, mask_secrets, was_connection_closed,
 };
 use crate::provider::codec::decode::Decoding;
 use crate::provider::http::response_kind::{json_body, stream_body};
@@ -137,12 +137,17 @@ impl<W: Wire> PreparedTurn<W> {
             append_header(&mut own_and_users, &name.to_ascii_lowercase(), &value);
         }
         let key_header = self.settings.key_header.unwrap_or_else(|| self.wire.key_header());
+        // A signer reads the whole body on each attempt.
+        let body = match self.settings.credential.as_ref().is_some_and(Credential::is_signer) {
+            true => RequestBody::Single(body.into_vec().into()),
+            false => body.into(),
+        };
         HttpMessage {
             endpoint: to,
             headers,
             key_header,
             wire_and_user_headers: own_and_users,
-            body: body.into(),
+            body,
         }
     }
 }

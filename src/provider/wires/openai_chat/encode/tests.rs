@@ -1,12 +1,13 @@
 use super::*;
-use crate::item::{History, Item, StopReason, TurnInfo};
+use crate::item::{History, Item, ItemKind, ResultKind, StopReason, ToolResult, TurnInfo};
+use crate::request::Cache;
 use crate::usage::Usage;
 
 type EncodeChunks = fn(&Request) -> Result<ChunkedBytes, Error>;
 
 const CHUNK_ENCODERS: [EncodeChunks; 2] = [
     |request| encode_body(request, "m", &Dialect::OPENAI),
-    // Its cache marker is inserted into bytes that are already encoded.
+    // It inserts a cache mark into bytes that are already encoded.
     |request| encode_body(request, "m", &Dialect::OPENROUTER),
 ];
 
@@ -14,13 +15,17 @@ const CHUNK_ENCODERS: [EncodeChunks; 2] = [
 fn add_exchange(history: &mut History, n: usize) {
     history.push(Item::user(format!("question {n} {}", "q".repeat(1_000))));
     let mut answer = Item::text(format!("answer {n} {}", "a".repeat(2_000)));
-    answer.turn = Some(Arc::new(TurnInfo {
-        usage: Usage::default(),
-        model: None,
-        response_id: None,
-        stop_reason: StopReason::Stop,
-    }));
+    answer.turn = Some(turn_info(StopReason::Stop));
     history.push(answer);
+}
+
+fn turn_info(stop_reason: StopReason) -> Arc<TurnInfo> {
+    Arc::new(TurnInfo { usage: Usage::default(), model: None, response_id: None, stop_reason })
+}
+
+/// Returns an equal history with other nodes, which has no cached encoding.
+fn without_cache(history: &History) -> History {
+    History::from_items("h", history.iter().cloned())
 }
 
 #[test]
@@ -37,11 +42,8 @@ fn a_body_shares_the_chunks_of_the_earlier_body_and_has_the_same_bytes_as_withou
             assert!(new < 80_000, "{new} of {} bytes are new", body.len());
             assert!(chunks.len() <= 4 + body.len() / (32 * 1024), "{} chunks", chunks.len());
             earlier = chunks.iter().map(|chunk| chunk.as_ptr()).collect();
-            // A history with other nodes has no cached encoding.
-            let mut fresh = History::empty("h");
-            fresh.extend(history.iter().cloned());
-            let expected = encode(&Request::new(fresh)).unwrap().into_vec();
-            assert!(body.into_vec() == expected, "{n}");
+            let expected = encode(&Request::new(without_cache(&history))).unwrap();
+            assert!(body.into_vec() == expected.into_vec(), "{n}");
         }
         assert!(earlier.len() > 4);
     }
@@ -49,20 +51,59 @@ fn a_body_shares_the_chunks_of_the_earlier_body_and_has_the_same_bytes_as_withou
 
 #[test]
 fn a_history_that_was_cut_back_shares_the_chunks_up_to_the_cut() {
-    for encode in CHUNK_ENCODERS {
-        let mut histories = Vec::new();
+    for (encoder, encode) in CHUNK_ENCODERS.into_iter().enumerate() {
         let mut history = History::empty("h");
+        let mut cut_back = None;
+        let mut chunks_at_cut = Vec::new();
         for n in 0..60 {
             add_exchange(&mut history, n);
-            encode(&Request::new(history.clone())).unwrap();
-            histories.push(history.clone());
+            let body = encode(&Request::new(history.clone())).unwrap();
+            if n == 40 {
+                cut_back = Some(history.clone());
+                chunks_at_cut = body.into_chunks();
+            }
         }
-        for (at, mut history) in histories.into_iter().enumerate().step_by(7) {
-            add_exchange(&mut history, 1_000 + at);
-            let mut fresh = History::empty("h");
-            fresh.extend(history.iter().cloned());
-            let bodies = [history, fresh].map(|it| encode(&Request::new(it)).unwrap().into_vec());
-            assert!(bodies[0] == bodies[1], "{at}");
-        }
+        let mut cut_back = cut_back.unwrap();
+        add_exchange(&mut cut_back, 1_000);
+        let body = encode(&Request::new(cut_back.clone())).unwrap();
+        let chunks = body.clone().into_chunks();
+        let is_shared =
+            |chunk: &&bytes::Bytes| chunks.iter().any(|other| other.as_ptr() == chunk.as_ptr());
+        let shared: usize = chunks_at_cut.iter().filter(is_shared).map(bytes::Bytes::len).sum();
+        assert!(shared > 60_000, "{encoder}: {shared} of {} bytes are shared", body.len());
+        let expected = encode(&Request::new(without_cache(&cut_back))).unwrap();
+        assert!(body.into_vec() == expected.into_vec());
     }
+}
+
+#[test]
+fn a_cache_mark_is_inserted_into_bytes_that_other_bodies_share() {
+    let encode = |history: &History| {
+        let mut request = Request::new(history.clone());
+        request.system.stable = "Be brief.".into();
+        request.options.cache = Cache::Short;
+        encode_body(&request, "m", &Dialect::OPENROUTER).unwrap()
+    };
+    let mark = br#""cache_control""#;
+    let find_mark = |bytes: &[u8]| bytes.windows(mark.len()).rposition(|bytes| bytes == mark);
+    let mut history = History::from_items("h", [Item::user("long ".repeat(10_000))]);
+    let mut chunks_before_mark = Vec::new();
+    for n in 0..6 {
+        let body = encode(&history);
+        let chunks = body.clone().into_chunks();
+        let body = body.into_vec();
+        assert!(body == encode(&without_cache(&history)).into_vec(), "{n}");
+        assert!(find_mark(&body).unwrap() > 50_000, "the long message has the mark");
+        if n > 2 {
+            let at = chunks.iter().rposition(|chunk| find_mark(chunk).is_some()).unwrap();
+            chunks_before_mark.push((chunks[at - 1].as_ptr(), chunks[at - 1].len()));
+        }
+        let mut item = Item::tool_call(format!("c{n}"), "t", "{}");
+        item.turn = Some(turn_info(StopReason::ToolCalls));
+        let ItemKind::ToolCall(call) = &item.kind else { unreachable!("it is a call") };
+        let result = ToolResult::for_call(call, ResultKind::Ok, "ok");
+        history.extend([item, Item::tool_result(result)]);
+    }
+    assert!(chunks_before_mark[0].1 > 50_000);
+    assert!(chunks_before_mark.windows(2).all(|pair| pair[0] == pair[1]));
 }
