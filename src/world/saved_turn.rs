@@ -8,6 +8,7 @@ use crate::error::Error;
 use crate::request::Request;
 use crate::stream::{TurnStream, seal};
 use crate::turn::TurnEvent;
+use crate::world::rebuild_turn::can_certainly_be_rebuilt;
 use crate::world::replayed_turn::{ReplayedEvent, ReplayedTurn, is_vetoed_event};
 
 /// The result of a request, in a form that can be stored: either the complete turn, or the partial
@@ -63,10 +64,11 @@ impl SavedTurn {
     }
 
     /// Returns the event that completed the turn, if the turn has not been stored as JSON since it
-    /// was received.
+    /// was received, and [`into_stream`](Self::into_stream) certainly returns the same turn. A turn
+    /// that cannot be replayed must fail before its tools run.
     pub(crate) fn received_end(&self) -> Option<&TurnEvent> {
         let last = self.events.last().filter(|_| self.error.is_none())?;
-        last.turn_complete().filter(|turn| turn.is_built()).map(|_| last)
+        last.turn_complete().filter(|turn| can_certainly_be_rebuilt(turn)).map(|_| last)
     }
 
     /// Converts the stored turn to a stream that answers `request`.

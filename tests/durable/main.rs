@@ -9,6 +9,7 @@
 //! | `hub` | the events that readers of a durable run receive, and the effects of the hub's commands |
 //! | `early_ends` | the results of calls whose run is ended before it has taken them |
 //! | `abandoned_runs` | approved calls of a run that was abandoned or failed do not start again |
+//! | `replayed_turns` | a later attempt replays the turns of each wire |
 //! | `misuse` | panics, drops, large values and unusual tools |
 
 mod abandoned_runs;
@@ -19,6 +20,7 @@ mod hub;
 mod interrupts;
 mod lossy_run;
 mod misuse;
+mod replayed_turns;
 mod separate_calls;
 use turnstream_testing::durable_suite::MemoryHost;
 
