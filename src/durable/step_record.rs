@@ -134,9 +134,9 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// Returns whether parsing the result's JSON certainly returns the same result. An error may
-    /// have sources, which its JSON does not contain.
-    pub(super) fn is_kept_by_json(&self) -> bool {
+    /// Returns whether parsing the result's JSON certainly returns the same result, provided that
+    /// the JSON is normalized. An error may have sources, which its JSON does not contain.
+    fn is_kept_by_json(&self) -> bool {
         match self {
             Self::Value(_) | Self::Finished => true,
             Self::Turn(saved) => saved.is_complete_without_error(),
@@ -214,6 +214,12 @@ impl StepRecord {
                 Err(Error::new(ErrorKind::ReplayMismatch, message))
             }
         }
+    }
+
+    /// Returns whether parsing `json`, which is the record's JSON, certainly returns the same
+    /// record. A value may contain numbers or be nested in a way that does not survive parsing.
+    pub(super) fn is_kept_by(&self, json: &RawJson) -> bool {
+        self.result.is_kept_by_json() && json.is_normalized()
     }
 
     /// Serializes the step to JSON.
@@ -412,6 +418,34 @@ mod tests {
             assert_eq!(written, stored);
         }
         assert_eq!(written, STORED);
+    }
+
+    #[test]
+    fn a_record_that_is_kept_by_its_json_is_the_record_that_parsing_returns() {
+        let survives = |record: &StepRecord| {
+            let json = record.to_json().unwrap();
+            let is_kept = record.is_kept_by(&json);
+            if is_kept {
+                let parsed = StepRecord::parse(&json).unwrap();
+                assert_eq!(format!("{parsed:?}"), format!("{record:?}"));
+                assert_eq!(parsed.to_json().unwrap(), json);
+            }
+            is_kept
+        };
+        let records = records();
+        let names: Vec<&str> =
+            records.iter().filter(|record| survives(record)).map(|it| it.result.name()).collect();
+        assert_eq!(names, ["value", "calls_begin", "finished"]);
+        let value = |value: RawJson| StepRecord::new(Vec::new(), None, StepResult::Value(value));
+        let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+        assert!(survives(&value(json!({ "a": [1, "\"", null] }).into())));
+        assert!(survives(&value(nested(60).into())));
+        assert!(!survives(&value(nested(70).into())));
+        assert!(!survives(&value(RawJson::new(&u128::MAX).unwrap())));
+        let drawn = |value| vec![DrawnValue { kind: EffectKind::Facts, value }];
+        let with_draw = |value| StepRecord::new(drawn(value), None, StepResult::Finished);
+        assert!(survives(&with_draw(json!(1).into())));
+        assert!(!survives(&with_draw(RawJson::new(&u128::MAX).unwrap())));
     }
 
     #[test]

@@ -72,6 +72,12 @@ impl RawJson {
 }
 
 impl RawJson {
+    /// Returns whether the value's text certainly stays the same if it is parsed and written again,
+    /// also as a part of other JSON that adds at most 64 levels.
+    pub(crate) fn is_normalized(&self) -> bool {
+        is_normalized(&self.0)
+    }
+
     /// Replaces arrays and objects nested more than 64 levels deep with strings that contain their
     /// JSON. The limit leaves room for the nesting levels that an event and each sub-agent add, so
     /// that written events can always be read back.

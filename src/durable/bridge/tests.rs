@@ -470,3 +470,81 @@ fn an_early_end_is_repeated_at_the_same_event_after_the_previous_result_has_been
         });
     }
 }
+
+/// Performs a step with this result, and returns the JSON that the engine records.
+fn perform_step(it: &mut BridgeState, cx: &Context<'_>, result: StepResult) -> RawJson {
+    assert!(it.poll_step(cx).is_pending());
+    assert!(it.poll_request(&key(1), cx).is_ready());
+    it.complete(result);
+    match it.poll_step(cx) {
+        Poll::Ready(json) => json,
+        Poll::Pending => panic!("the step has not been performed"),
+    }
+}
+
+/// Returns whether the state keeps a result that the engine may return unchanged.
+fn keeps_result(it: &BridgeState) -> bool {
+    matches!(it.step, Step::Recording { written: Some(_), .. })
+}
+
+fn turn_result(data: &str) -> StepResult {
+    let mut turn = TurnBuilder::new();
+    turn.push_text(0, "Hi");
+    // A provider can create such data without parsing it.
+    let value = RawJson::new(&serde_json::value::RawValue::from_string(data.to_owned()).unwrap());
+    turn.set_text_data(0, crate::item::ProviderData::new("p", "m", value.unwrap()));
+    turn.stop(StopReason::Stop, "");
+    turn.complete().unwrap();
+    let mut saved = crate::world::SavedTurn::default();
+    std::iter::from_fn(|| turn.next_event()).for_each(|event| saved.observe(&Ok(event)));
+    StepResult::Turn(saved)
+}
+
+fn calls_result(text: &str) -> StepResult {
+    let output = ToolResult::for_call(&call("c"), ResultKind::Ok, text);
+    let events = [serde_json::to_value(Event::Tool(ToolEvent::Output(output))).unwrap()];
+    StepResult::Calls(serde_json::from_value(json!({ "events": events })).unwrap())
+}
+
+#[test]
+fn an_attempt_continues_with_the_result_that_a_later_attempt_parses() {
+    let nested = |levels| (0..levels).fold(json!(1), |inner, _| json!([inner]));
+    let large = RawJson::new(&(u128::from(u64::MAX) + 1)).unwrap();
+    for (result, is_kept) in [
+        (StepResult::Value(value()), true),
+        (StepResult::Value(large), false),
+        (StepResult::Value(nested(100).into()), false),
+        // `serde_json` does not parse such a value.
+        (StepResult::Value(nested(130).into()), false),
+        (turn_result(r#"{"n":1}"#), true),
+        (turn_result(r#"{"n":1e2}"#), false),
+        (calls_result("found"), true),
+        (StepResult::CallsBegin(started_calls("attempt")), true),
+        (StepResult::Failed(Error::new(ErrorKind::Other, "failed")), false),
+        (early_end(), false),
+        (StepResult::Finished, true),
+    ] {
+        Task::new().with(|it, cx| {
+            let name = format!("{result:?}");
+            let json = perform_step(it, cx, result);
+            assert_eq!(keeps_result(it), is_kept, "{name}");
+            let parsed = StepRecord::parse(&json).map(|record| format!("{:?}", record.result));
+            let accepted = it.accept(&json).map(|result| format!("{result:?}"));
+            assert_eq!(accepted.ok(), parsed.ok(), "{name}");
+            assert!(!keeps_result(it), "{name}");
+        });
+    }
+}
+
+#[test]
+fn json_that_an_engine_has_rewritten_is_parsed() {
+    Task::new().with(|it, cx| {
+        let json = perform_step(it, cx, turn_result("{}"));
+        let fields = json.as_str().strip_prefix(r#"{"v":1,"#).unwrap().strip_suffix('}').unwrap();
+        let rewritten = RawJson::parse(&format!(r#"{{{fields},"v":1}}"#)).unwrap();
+        assert_ne!(rewritten, json);
+        let accepted = format!("{:?}", it.accept(&rewritten).unwrap());
+        assert!(keeps_result(it));
+        assert_eq!(accepted, format!("{:?}", StepRecord::parse(&json).unwrap().result));
+    });
+}

@@ -28,10 +28,12 @@ pub struct SavedCalls {
 }
 
 impl SavedCalls {
-    /// Returns whether the calls have only started and returned their results.
+    /// Returns whether the calls have only started and returned their results, without reports.
     pub(crate) fn has_only_results(&self) -> bool {
-        let is_simple = |event: &Event| {
-            matches!(event, Event::Tool(ToolEvent::Started { .. } | ToolEvent::Output(_)))
+        let is_simple = |event: &Event| match event {
+            Event::Tool(ToolEvent::Started { .. }) => true,
+            Event::Tool(ToolEvent::Output(result)) => result.report.is_none(),
+            _ => false,
         };
         self.error.is_none() && self.pending.is_empty() && self.events.iter().all(is_simple)
     }
