@@ -7,8 +7,10 @@ use crate::item::{Content, Item, ItemKind, Text, ToolResult};
 use crate::session::Entry;
 use crate::session::backend::checks::store_error;
 
-/// The length of a text from which on the text is large. A large text is not parsed again to check
-/// the line, and the line's length is computed before the line is written.
+/// The length of the plain text of a user's message or of a tool result from which on the text is
+/// large. A large text is not parsed again to check the line, and the line's length is computed
+/// before the line is written. Lists of parts, texts of a model and arguments of calls are always
+/// parsed again.
 const LARGE_TEXT_BYTES: usize = 64 << 10;
 
 /// Serializes an entry to a single line of JSON, without a line break at the end. To read the

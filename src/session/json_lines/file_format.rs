@@ -96,14 +96,17 @@ pub(super) fn encode_header(id: &str, fork: Option<&ForkOrigin>) -> Result<Vec<u
 
 /// Encodes entries as lines.
 pub(super) fn encode_entries(entries: &[Entry]) -> Result<Vec<u8>, Error> {
+    let lines = entries.iter().map(entry_to_json_line).collect::<Result<Vec<String>, Error>>()?;
+    let len: usize = lines.iter().map(|line| line.len() + 1).sum();
     let mut text = Vec::new();
-    for entry in entries {
+    for line in lines {
         // Compact JSON contains no LF characters: in a string, an LF is written as `\n`.
-        let line = entry_to_json_line(entry)?.into_bytes();
         match text.is_empty() {
-            true => text = line,
-            false => text.extend(line),
+            // The buffer of the first line is reused: the line of a large text is not copied.
+            true => text = line.into_bytes(),
+            false => text.extend(line.into_bytes()),
         }
+        text.reserve_exact(len - text.len());
         text.push(b'\n');
     }
     Ok(text)
