@@ -1,18 +1,13 @@
 //! The memory that a program needs, counted by its allocator.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
-
-use futures::StreamExt;
 use peak_alloc::PeakAlloc;
 use serde_json::json;
-use turnstream::agent::Limits;
+use turnstream::Agent;
 use turnstream::event::EndReason;
-use turnstream::hub::Hub;
+use turnstream::item::{Content, Part};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{JsonLinesStore, MemoryStore, Session, Store};
 use turnstream::tool::{Tool, ToolSpec, Toolkit};
-use turnstream::{Agent, History};
 use turnstream_sqlite::SqliteStore;
 use turnstream_test_support::temp_folder::TempFolder;
 
@@ -22,87 +17,48 @@ static ALLOCATOR: PeakAlloc = PeakAlloc;
 const KIB: usize = 1024;
 const MIB: usize = 1024 * KIB;
 
-/// Only one test measures at a time, because the allocator counts for the whole process.
-fn measure_alone() -> MutexGuard<'static, ()> {
-    static MEASURING: Mutex<()> = Mutex::new(());
-    MEASURING.lock().unwrap_or_else(PoisonError::into_inner)
-}
+/// The largest number of MiB that a run may allocate, for each store: in memory, JSON lines and
+/// SQLite.
+const MAX_ONE: [usize; 3] = [40, 40, 40];
+const MAX_TWO: [usize; 3] = [60, 60, 60];
+const MAX_PARTS: [usize; 3] = [99, 99, 99];
 
 fn runtime() -> tokio::runtime::Runtime {
     let mut runtime = tokio::runtime::Builder::new_current_thread();
-    runtime.enable_time().start_paused(true).build().expect("a runtime")
+    runtime.enable_time().build().expect("a runtime")
 }
 
-/// An agent that waits for its model after three turns with a text and a tool call.
-fn waiting_agent() -> Agent {
-    let model = Scripted::from_fn(|request, _| match request.history.completed_turns() {
-        turn if turn < 3 => {
-            let text = "I read the module, to see what it exports, and then call the tool that adds two numbers.";
-            Reply::text(text).call("look", json!({ "prompt": turn }))
-        }
-        _ => Reply::new().hang(),
-    });
-    Agent::new(model).with_tools([tool("look", "found".to_owned())])
+/// The results of a turn's calls, of 10 MiB together.
+#[derive(Clone, Copy, Debug)]
+enum Results {
+    OneText,
+    TwoTexts,
+    /// A list of two parts of text.
+    Parts,
 }
 
-fn tool(name: &str, result: String) -> Tool {
-    let parameters = json!({ "type": "object" });
-    let spec = ToolSpec::new(name, "Looks something up", parameters);
-    Tool::raw(spec, move |_, _| {
-        let result = result.clone();
-        async move { result }
-    })
-    .expect("a tool")
+fn text(bytes: usize) -> String {
+    "0123456789 line\n".repeat(bytes / 16)
 }
 
-/// Returns the bytes that each of the runs keeps while it waits for its model.
-fn bytes_of_a_waiting_run(in_hub: bool) -> usize {
-    const RUNS: usize = 50;
-    let runtime = runtime();
-    let agent = waiting_agent();
-    let hub = Hub::new();
-    runtime.block_on(async {
-        let mut before = 0;
-        // The first round initializes statics.
-        for round in 0..2 {
-            before = ALLOCATOR.current_usage();
-            for n in 0..RUNS {
-                let run = agent.run_from(History::empty(format!("h{round}-{n}")), "go");
-                if in_hub {
-                    let owner =
-                        hub.start(format!("chat-{round}-{n}"), run).await.expect("a free key");
-                    owner.detach();
-                } else {
-                    let mut run = Box::pin(run);
-                    tokio::spawn(async move { while run.next().await.is_some() {} });
-                }
-            }
-            // The clock advances once all runs wait.
-            tokio::time::sleep(Duration::from_millis(1)).await;
-        }
-        (ALLOCATOR.current_usage() - before) / RUNS
-    })
-}
-
-#[test]
-fn the_log_of_a_run_in_a_hub_keeps_little_of_finished_turns() {
-    let _alone = measure_alone();
-    let [alone, in_hub] = [false, true].map(bytes_of_a_waiting_run);
-    println!("a waiting run: {alone} bytes, in a hub: {in_hub} bytes");
-    assert!(in_hub < alone + 16 * KIB, "a waiting run: {alone} bytes, in a hub: {in_hub} bytes");
-}
-
-/// Returns the largest number of bytes that a run allocates, beyond those before the run, whose tool
-/// returns this number of bytes.
-fn peak_of_a_result(bytes: usize, store: impl Store + 'static) -> usize {
-    let model = Scripted::from_fn(|request, _| match request.history.completed_turns() {
-        0 => Reply::new().call("read", json!({})),
+/// Returns the largest number of bytes that a run with these results allocates, beyond those before
+/// the run.
+fn peak_of_results(results: Results, store: impl Store + 'static) -> usize {
+    let calls = if let Results::TwoTexts = results { 2 } else { 1 };
+    let model = Scripted::from_fn(move |request, _| match request.history.completed_turns() {
+        0 => (0..calls).fold(Reply::new(), |reply, _| reply.call("read", json!({}))),
         _ => Reply::text("done"),
     });
     let spec = ToolSpec::new("read", "Reads a file", json!({ "type": "object" }));
-    let read = Tool::raw(spec, move |_, _| async move { "0123456789 line\n".repeat(bytes / 16) });
+    let read = Tool::raw(spec, move |_, _| async move {
+        match results {
+            Results::OneText => Content::from(text(10 * MIB)),
+            Results::TwoTexts => text(5 * MIB).into(),
+            Results::Parts => vec![Part::Text { text: text(5 * MIB) }; 2].into(),
+        }
+    });
     let kit = Toolkit::new([read.expect("a tool")]).with_max_result_bytes(usize::MAX);
-    let agent = Agent::new(model).with_toolkit(kit).with_limits(Limits::default());
+    let agent = Agent::new(model).with_toolkit(kit);
     runtime().block_on(async {
         let session = Session::open(store, "s").await.expect("a session");
         let run = session.run(&agent, "go").await.expect("a run");
@@ -115,17 +71,24 @@ fn peak_of_a_result(bytes: usize, store: impl Store + 'static) -> usize {
 }
 
 #[test]
-fn a_large_result_is_copied_a_few_times_at_most_on_its_way_to_a_store() {
-    let _alone = measure_alone();
+fn large_results_are_copied_a_few_times_at_most_on_their_way_to_a_store() {
     let folder = TempFolder::new();
-    let json_lines = JsonLinesStore::open(folder.path().join("json_lines")).expect("a store");
-    let sqlite = SqliteStore::open(folder.path().join("sessions.db")).expect("a store");
-    for (name, peak) in [
-        ("memory", peak_of_a_result(10 * MIB, MemoryStore::new())),
-        ("JSON lines", peak_of_a_result(10 * MIB, json_lines)),
-        ("SQLite", peak_of_a_result(10 * MIB, sqlite)),
-    ] {
-        println!("a result of 10 MiB, {name}: {} KiB", peak / KIB);
-        assert!(peak < 40 * MIB, "{name}: {} KiB", peak / KIB);
+    for (results, max) in
+        [(Results::OneText, MAX_ONE), (Results::TwoTexts, MAX_TWO), (Results::Parts, MAX_PARTS)]
+    {
+        let path = |suffix: &str| folder.path().join(format!("{results:?}{suffix}"));
+        let json_lines = JsonLinesStore::open(path("")).expect("a store");
+        let sqlite = SqliteStore::open(path(".db")).expect("a store");
+        let peaks = [
+            ("memory", peak_of_results(results, MemoryStore::new())),
+            ("JSON lines", peak_of_results(results, json_lines)),
+            ("SQLite", peak_of_results(results, sqlite)),
+        ];
+        for (name, peak) in peaks {
+            println!("{results:?}, {name}: {} KiB", peak / KIB);
+        }
+        for ((name, peak), max) in peaks.into_iter().zip(max) {
+            assert!(peak < max * MIB, "{results:?}, {name}: {} KiB", peak / KIB);
+        }
     }
 }
