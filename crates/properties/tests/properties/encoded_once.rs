@@ -95,11 +95,17 @@ fn image_message() -> Item {
     Item::user(vec![Part::from("see"), picture])
 }
 
+/// A text of 40 KB, which is long enough to be shared by the bodies of several requests.
+fn long_text() -> String {
+    "long ".repeat(8_000)
+}
+
 fn any_model_items() -> impl Strategy<Value = Vec<Item>> {
     let words = prop_oneof![
-        3 => any_text().prop_map(Item::text),
-        2 => any_text().prop_map(Item::reasoning),
-        1 => any_provider_data().prop_filter_map("with data", |data| Some(Item::provider_item((*data?).clone()))),
+        12 => any_text().prop_map(Item::text),
+        1 => Just(Item::text(long_text())),
+        8 => any_text().prop_map(Item::reasoning),
+        4 => any_provider_data().prop_filter_map("with data", |data| Some(Item::provider_item((*data?).clone()))),
     ];
     let item = (words, any_provider_data()).prop_map(|(item, data)| Item {
         provider_data: item.provider_data.clone().or(data),
@@ -119,7 +125,11 @@ fn any_appended_items() -> impl Strategy<Value = Vec<Item>> {
         1 => any_text().prop_map(|text| Item::text(text).with_flag(ItemFlag::Interrupted)),
     ];
     // Most are valid.
-    prop_oneof![5 => any_text().prop_map(|text| vec![Item::user(text)]), 2 => prop::collection::vec(item, 1..3)]
+    prop_oneof![
+        15 => any_text().prop_map(|text| vec![Item::user(text)]),
+        1 => Just(vec![Item::user(long_text())]),
+        6 => prop::collection::vec(item, 1..3),
+    ]
 }
 
 fn any_change() -> impl Strategy<Value = HistoryChange> {
