@@ -11,6 +11,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
+use turnstream::http::reqwest::ClientBuilder;
 use turnstream::provider::{
     Backoff, CircuitBreaker, Fallback, OpenAiChat, Provider, Reply, Retry, Scripted,
 };
@@ -409,7 +410,7 @@ fn http2_model(server: &Http2Server) -> OpenAiChat {
     OpenAiChat::new("gpt-0")
         .with_base_url(&server.url)
         .unwrap()
-        .with_http_client(HttpClient::from_builder(|client| client.http2_prior_knowledge()))
+        .with_http_client(HttpClient::from_builder(ClientBuilder::http2_prior_knowledge))
         .with_api_key("sk-12345678")
         .without_retries()
 }

@@ -283,7 +283,7 @@ fn large_cached_bytes_are_shared_without_being_copied() {
     let large = vec![b'c'; LARGE];
     let address = large.as_ptr();
     let chunks = remember_next(&mut history, large);
-    assert_eq!(chunks, [&b"ab"[..], &[b'c'; LARGE]]);
+    assert_eq!(chunks, [&b"ab"[..], &vec![b'c'; LARGE]]);
     assert_eq!(chunks[1].as_ptr(), address);
 }
 

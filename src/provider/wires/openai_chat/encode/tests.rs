@@ -38,7 +38,7 @@ fn a_body_shares_the_chunks_of_the_earlier_body_and_has_the_same_bytes_as_withou
             let body = encode(&Request::new(history.clone())).unwrap();
             let chunks = body.clone().into_chunks();
             let is_new = |chunk: &&bytes::Bytes| !earlier.contains(&chunk.as_ptr());
-            let new: usize = chunks.iter().filter(is_new).map(|chunk| chunk.len()).sum();
+            let new: usize = chunks.iter().filter(is_new).map(bytes::Bytes::len).sum();
             assert!(new < 80_000, "{new} of {} bytes are new", body.len());
             assert!(chunks.len() <= 4 + body.len() / (32 * 1024), "{} chunks", chunks.len());
             earlier = chunks.iter().map(|chunk| chunk.as_ptr()).collect();
