@@ -123,9 +123,8 @@ impl FrameReader {
     }
 
     /// Returns the next of the frames that remain once the body has ended. Call it until it returns
-    /// `None`. The last frame is returned even
-    /// if it has no closing blank line. In all other respects, `finish` behaves like
-    /// [`next_frame`](Self::next_frame).
+    /// `None`. The last frame is returned even if it has no closing blank line. In all other
+    /// respects, `finish` behaves like [`next_frame`](Self::next_frame).
     ///
     /// The specification requires that a last frame without a closing blank line be discarded. This
     /// reader returns such a frame, because the frame may report an error from a server that is

@@ -42,7 +42,7 @@ const PATH: &str = "/v1/chat/completions";
 const TOKEN: &str = "streams ";
 /// How often each server is measured.
 const ROUNDS: usize = 3;
-/// The maximum ratio of the CPU times. It is not checked if there is no time between two tokens,
+/// The maximum ratio of the CPU times. It is not checked without a time between two tokens,
 /// because servers then send many in one piece.
 const MAX_RATIO: f64 = 1.5;
 /// The unit of CPU times in `/proc`, on all architectures of Linux.

@@ -491,9 +491,7 @@ impl Answer {
         let must_not_repeat = self.has_acted || !error.is_retryable();
         Failure::new(client_error(error, &self.settings.id), must_not_repeat)
     }
-}
 
-impl Answer {
     /// Returns the name of the client's tool that a tool of one of the agent's sources has, too.
     fn taken_name(&self, error: &Error) -> Option<&str> {
         let is_about_tools =

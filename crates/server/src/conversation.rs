@@ -76,9 +76,9 @@ impl Conversation {
 
     /// Returns an id for a call that has none. It is the same when the messages are sent again.
     pub(crate) fn new_call_id(&self) -> String {
-        let ids = (self.messages.len()..).map(|number| format!("unnamed_call_{number}"));
+        let mut ids = (self.messages.len()..).map(|number| format!("unnamed_call_{number}"));
         // Invariant: each id differs, and the messages contain finitely many.
-        ids.into_iter().find(|id| !self.call_ids.contains(id)).unwrap_or_default()
+        ids.find(|id| !self.call_ids.contains(id)).unwrap_or_default()
     }
 
     /// Takes the results whose calls are not in these messages.

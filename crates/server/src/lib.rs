@@ -57,7 +57,7 @@
 //! - **A repeated request** with the same `idempotency-key` starts no second run. The process that
 //!   has received the first one refuses the key with another message; another process does not
 //!   compare the messages.
-//! - **A fork** reads the entries of its origin, which may be a fork itself. After 16 forks in a
+//! - **A fork** reads the entries of its origin, which may be a fork itself. After 100 forks in a
 //!   row, the next one is refused with the status 409. The
 //!   [rate](ChatLimits::max_starts_per_minute) of forks is limited.
 //! - **At the end**, [`ChatServer::shut_down`] interrupts the runs, stores the parts of their

@@ -23,7 +23,7 @@ pub fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<()
 }
 
 /// Checks that the session `id` has reached the version `at`, so that it can be forked there. Pass
-/// the session's own version, or `None` if there is no such session.
+/// the session's own version, or `None` if the session does not exist.
 ///
 /// # Errors
 ///

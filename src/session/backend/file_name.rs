@@ -19,9 +19,8 @@ const WINDOWS_DEVICE_NAMES: [&str; 22] = [
 ];
 
 /// Returns a file name for the session with this id, without an extension. Lower-case letters,
-/// digits, `-` and
-/// `_` are kept; every other byte is replaced by `%` and two hexadecimal digits. Upper-case letters
-/// are also replaced, because a file system may be case-insensitive.
+/// digits, `-` and `_` are kept; every other byte is replaced by `%` and two hexadecimal digits.
+/// Upper-case letters are also replaced, because a file system may be case-insensitive.
 pub fn file_name_from_id(id: &str) -> String {
     let mut name = String::with_capacity(id.len());
     for (at, byte) in id.bytes().enumerate() {
