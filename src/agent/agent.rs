@@ -62,7 +62,8 @@ impl Agent {
         Self(Arc::new(AgentSettings::new(Arc::new(provider))))
     }
 
-    /// Starts a run with a new history. The run does nothing until it is first polled.
+    /// Starts a run with a new history. The run does nothing until it is first polled, and dropping
+    /// it cancels its request and its tools.
     pub fn run(&self, input: impl Into<Input>) -> Run {
         self.run_from(History::new(&*self.0.ids), input)
     }
@@ -274,6 +275,8 @@ impl Agent {
     /// Resumes a run in the same way as [`resume`](Self::resume), but uses a custom loop body; see
     /// [`run_with_body`](Self::run_with_body).
     ///
+    /// Dropping the run drops the body, and with it the open request and the running tools.
+    ///
     /// # Errors
     ///
     /// Returns the same errors as [`resume`](Self::resume).
@@ -397,12 +400,14 @@ impl Agent {
         })
     }
 
-    /// Returns the request options.
+    /// Returns the options of the agent's requests, including the output format set by
+    /// [`with_output`](Self::with_output). A hook may still change the options of a single request.
     pub fn options(&self) -> &Options {
         &self.0.prompt.options
     }
 
-    /// Returns the numeric limits.
+    /// Returns the numeric limits of each run. To change one of them, pass a changed copy to
+    /// [`with_limits`](Self::with_limits).
     pub fn limits(&self) -> Limits {
         self.0.limits.limits
     }
@@ -766,7 +771,9 @@ impl Agent {
         })
     }
 
-    /// Sets the id generator. By default, ids are random.
+    /// Sets the generator of the ids of histories, input receipts, approval requests and other
+    /// parts of a run. By default, ids are random. A test can use
+    /// [`CountingIds`](crate::env::CountingIds).
     pub fn with_ids(self, ids: impl Ids + 'static) -> Self {
         self.update_settings(|it| it.ids = Arc::new(ids))
     }

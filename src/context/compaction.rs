@@ -34,7 +34,8 @@ impl Compaction {
         Self { from, to, items, ..Self::default() }
     }
 
-    /// Replaces the items in `history`, without [validation](Self::validate).
+    /// Replaces the items in `history`, without [validation](Self::validate). A range that extends
+    /// beyond the end of the history is clamped to the history's length.
     pub fn apply(&self, history: &mut History) {
         history.rewrite(self.from..self.to, self.items.iter().cloned());
     }

@@ -101,8 +101,10 @@ impl Window {
         self
     }
 
-    /// Returns whether an agent asks the provider to count tokens; see
-    /// [`with_provider_counts`](Self::with_provider_counts).
+    /// Returns whether requests near the threshold are counted by the provider; see
+    /// [`with_provider_counts`](Self::with_provider_counts). A loop of your own then calls
+    /// [`Provider::count_tokens`](crate::Provider::count_tokens) before it compacts, as an agent
+    /// does.
     pub fn uses_provider_counts(&self) -> bool {
         self.uses_provider_counts
     }

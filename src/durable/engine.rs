@@ -49,6 +49,9 @@ pub trait StepRunner: Send {
 ///
 /// The package `turnstream-restate` contains an engine for Restate. The crate `turnstream-testing`
 /// contains an engine in memory for tests, and `durable_suite!`, which tests an engine.
+///
+/// Dropping an attempt drops the future of its current operation. The operation may or may not have
+/// been performed: the next attempt receives its recorded result, or performs it.
 pub trait Engine: StepRunner {
     /// Takes all commands from the session's queue, in order of arrival. Each command is returned
     /// only once.
@@ -57,6 +60,10 @@ pub trait Engine: StepRunner {
     /// delivered to the model. Pass it to
     /// [`CommandQueue::take`](crate::durable::storage::CommandQueue::take), so that the queue
     /// refuses input for which the run's next step has no place.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error, with which the attempt ends.
     fn take_commands(
         &mut self,
         undelivered_bytes: usize,
@@ -69,6 +76,10 @@ pub trait Engine: StepRunner {
     /// between two attempts, the engine must report these calls as
     /// [`awaited_calls`](crate::durable::storage::SessionStatus::awaited_calls) in the session's
     /// status, because a verdict must name a call's [request](PendingCall::approval_id).
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error, with which the attempt ends. An elapsed `limit` is not an error.
     fn wait_for_commands<'a>(
         &'a mut self,
         awaited: &'a [PendingCall],
@@ -88,6 +99,12 @@ pub trait Engine: StepRunner {
     ///
     /// If a call is no longer needed, for example because the run was interrupted, return
     /// [`ToolCallRequest::interrupted_result`] as the call's result.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error, with which the attempt ends. A call that fails, or that no
+    /// worker can execute, is not an error: it has a result, such as
+    /// [`ToolCallRequest::failed_result`].
     fn call_tools(
         &mut self,
         calls: Vec<ToolCallRequest>,
@@ -98,10 +115,18 @@ pub trait Engine: StepRunner {
 
     /// Appends entries to the session, which currently contains `from` entries. The engine must
     /// store them before it performs the operations that follow.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error, with which the attempt ends.
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>>;
 
     /// Ends the run, and returns the commands in `put_back`, which have not reached the model, to
     /// the front of the session's queue.
+    ///
+    /// # Errors
+    ///
+    /// Returns the engine's error, with which the attempt ends.
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>>;
 }
 

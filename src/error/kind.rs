@@ -5,6 +5,21 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 /// The kind of an error. Kinds are distinguished by how a caller can react to the error.
+///
+/// ```
+/// use turnstream::{Error, ErrorKind};
+///
+/// fn advice(error: &Error) -> &'static str {
+///     match error.kind() {
+///         ErrorKind::Auth | ErrorKind::Billing => "check the account",
+///         ErrorKind::ContextWindow => "start a new conversation",
+///         _ if error.is_retryable() => "try again later",
+///         _ => "report the problem",
+///     }
+/// }
+///
+/// assert_eq!(advice(&Error::new(ErrorKind::Overloaded, "busy")), "try again later");
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -15,6 +15,24 @@ use crate::usage::{CostGap, Usage};
 /// The outcome of a run: how the run ended and what it produced.
 ///
 /// Outcomes are equal if their serialized fields are equal; the history is not compared.
+///
+/// ```
+/// use turnstream::Agent;
+/// use turnstream::event::EndReason;
+/// use turnstream::provider::Scripted;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let run = Agent::new(Scripted::new(["Oslo."])).run("The capital of Norway?");
+/// let outcome = run.outcome().await;
+/// assert_eq!(outcome.reason, EndReason::Completed);
+/// assert_eq!((outcome.turns, outcome.history.len()), (1, 2));
+///
+/// // A run that ended with any other reason becomes an error.
+/// assert_eq!(outcome.into_result()?.text, "Oslo.");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(from = "OutcomeRepr", into = "OutcomeRepr")]
 #[non_exhaustive]

@@ -33,7 +33,8 @@ impl Secret {
         &self.0
     }
 
-    /// Returns whether the key is empty.
+    /// Returns whether the key is empty. An empty key counts as no key: a provider then sends no
+    /// header for it.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

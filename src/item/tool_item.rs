@@ -102,7 +102,8 @@ pub struct ToolResult {
 }
 
 impl ToolResult {
-    /// Returns whether the result is sent to the model as an error.
+    /// Returns whether the result is sent to the model as an error, which depends on
+    /// [`kind`](Self::kind) alone. A front end shows the call as failed.
     pub fn is_error(&self) -> bool {
         !self.kind.is_success()
     }

@@ -117,6 +117,9 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// yields `Finished`, the returned stream passes on that event, then yields the outcome's
     /// error, if any, and then ends. Call this method after [`journal_to`](Self::journal_to) with
     /// the same journal, because the outcome is read from the journal.
+    ///
+    /// Dropping the returned stream drops the wrapped stream. No end is then reported, and the
+    /// journal keeps the events so far.
     fn finish_with(self, journal: &Journal) -> impl FusedStream<Item = Result<Event, Error>> {
         FinishWith::new(self, journal.clone())
     }

@@ -100,7 +100,9 @@ impl Journal {
         self.with_state(|book| book.fold.all_calls_answered())
     }
 
-    /// Returns whether a turn has started but is not complete yet.
+    /// Returns whether a turn has yielded output or usage but is not complete yet. The
+    /// [history](Self::history) then ends with the turn's items so far, marked as interrupted, and
+    /// a page can show that the model is still writing.
     pub fn has_open_turn(&self) -> bool {
         self.with_state(|book| book.fold.has_open_turn())
     }

@@ -130,6 +130,48 @@ use crate::stream::TurnStream;
 ///
 /// `provider_suite!` in the crate `turnstream-testing` checks whether a provider that communicates
 /// with a server follows all the rules of this trait.
+///
+/// ```
+/// use futures::future::BoxFuture;
+/// use turnstream::item::Part;
+/// use turnstream::provider::{Provider, Scripted};
+/// use turnstream::{Agent, Error, Request, TurnStream};
+///
+/// /// Prints the number of items in each request.
+/// struct Logged<P>(P);
+///
+/// impl<P: Provider> Provider for Logged<P> {
+///     fn stream_turn(&self, request: Request) -> TurnStream {
+///         println!("a request with {} items", request.history.len());
+///         self.0.stream_turn(request)
+///     }
+///
+///     fn model(&self) -> &str {
+///         self.0.model()
+///     }
+///
+///     fn has_tool_search(&self) -> bool {
+///         self.0.has_tool_search()
+///     }
+///
+///     fn count_tokens(
+///         &self,
+///         request: &Request,
+///     ) -> Option<BoxFuture<'static, Result<u64, Error>>> {
+///         self.0.count_tokens(request)
+///     }
+///
+///     fn check_parts(&self, parts: &[Part]) -> Result<(), Error> {
+///         self.0.check_parts(parts)
+///     }
+/// }
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() {
+/// let agent = Agent::new(Logged(Scripted::new(["Hello!"])));
+/// assert_eq!(agent.run("Hi").outcome().await.text, "Hello!");
+/// # }
+/// ```
 pub trait Provider: Send + Sync {
     /// Sends the request and streams the model's turn, which obeys the rules of
     /// [`seal`](crate::stream::seal). The request is sent to the model that it names, or else to

@@ -30,6 +30,9 @@ use crate::stream::Step;
 /// [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) whose source is a
 /// [`ReplayMismatch`](super::ReplayMismatch).
 ///
+/// Dropping the replay drops its body, and with it any effects that a custom body performs on its
+/// own. The recording does not change.
+///
 /// ```
 /// use std::sync::{Arc, Mutex};
 ///

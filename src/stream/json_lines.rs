@@ -48,6 +48,7 @@ impl fmt::Display for LineError {
 impl std::error::Error for LineError {}
 
 /// The stream returned by the [`json_lines`](crate::stream::TurnStreamExt::json_lines) method.
+/// Dropping it drops the stream of events.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct JsonLines<S, T> {

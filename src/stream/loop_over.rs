@@ -43,7 +43,7 @@ where
 /// An extension trait that provides [`loop_over`] as a method on streams.
 pub trait LoopOverExt: Stream + Sized {
     /// Runs `body` once for each item, passing along the state from the previous iteration; see
-    /// [`loop_over`].
+    /// [`loop_over`]. Dropping the returned stream drops the active body and this stream.
     fn loop_over<S, B, F>(self, state: S, body: F) -> LoopOver<Self, F, B, S>
     where
         F: FnMut(S, Self::Item) -> B,
@@ -56,7 +56,8 @@ pub trait LoopOverExt: Stream + Sized {
 
 impl<I: Stream> LoopOverExt for I {}
 
-/// The stream returned by the [`loop_over`] function.
+/// The stream returned by the [`loop_over`] function. Dropping it drops the active body and the
+/// input.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopOver<I, F, B, S> {

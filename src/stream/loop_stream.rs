@@ -52,7 +52,8 @@ where
     LoopStream::with_observer(state, body, ())
 }
 
-/// The stream returned by the [`loop_stream`] function.
+/// The stream returned by the [`loop_stream`] function. Dropping it drops the active body and the
+/// state for the next body.
 #[pin_project]
 #[must_use = "streams do nothing unless polled"]
 pub struct LoopStream<F, B, S, O = ()> {

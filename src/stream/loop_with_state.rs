@@ -16,6 +16,9 @@ use crate::stream::{IntoStep, LoopEndReason, LoopStream};
 /// created. After the loop has ended with [`Step::StopWith`](crate::stream::Step::StopWith), the
 /// cell contains the final state. The cell may outlive the stream.
 ///
+/// Dropping the stream drops the active body. The cell then keeps the state from which this body
+/// was created.
+///
 /// ```
 /// use futures::{StreamExt, executor::block_on, stream};
 /// use turnstream::stream::{LoopEndReason, Step, loop_with_state};

@@ -101,7 +101,7 @@ pub trait TurnStreamExt: Stream<Item = Result<TurnEvent, Error>> {
 
     /// Enforces the [`TurnStream`] contract on the stream. `before` is the
     /// [`Request`](crate::Request) that the turn answers, or the [`History`](crate::History) that
-    /// the turn follows; see [`seal`].
+    /// the turn follows; see [`seal`]. Dropping the returned stream drops this stream.
     fn seal(self, before: impl Into<TurnBuilder>) -> TurnStream
     where
         Self: Sized + Send + 'static,

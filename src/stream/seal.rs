@@ -214,6 +214,25 @@ impl<T: TurnSource + Send> LimitTurn for Sealed<T> {
 /// A boxed stream of a turn's events that satisfies the contract described in [`seal`].
 ///
 /// Dropping the stream cancels the turn: the connection is closed, and all work stops.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use turnstream::provider::{Provider, Scripted};
+/// use turnstream::{History, Request};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::new(["Never mind, I have changed my mind."]);
+/// let mut turn = model.stream_turn(Request::new(History::empty("h")));
+/// while let Some(event) = turn.try_next().await? {
+///     if event.text_delta().is_some_and(|text| text.contains("mind")) {
+///         break;
+///     }
+/// }
+/// drop(turn); // The rest of the answer is not generated.
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct TurnStream(Pin<Box<dyn LimitTurn>>);
 
@@ -238,7 +257,8 @@ impl TurnStream {
         self.0.describe_turn(turn);
     }
 
-    /// Calls `observe` with each item before yielding it.
+    /// Calls `observe` with each item before yielding it, for example to log a turn that other code
+    /// consumes. `observe` must not block, and a panic in it propagates to the consumer.
     pub fn observed_by(
         self,
         observe: impl FnMut(&Result<TurnEvent, Error>) + Send + Unpin + 'static,

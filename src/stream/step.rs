@@ -4,6 +4,20 @@
 ///
 /// A `Next`, `Stop` or `StopWith` ends the iteration and drops the body, so any items that the body
 /// has not yielded yet are lost.
+///
+/// ```
+/// use std::pin::pin;
+///
+/// use futures::{StreamExt, executor::block_on, stream};
+/// use turnstream::{Step, loop_stream};
+///
+/// let mut countdown = pin!(loop_stream(3, |n| {
+///     let step = if n > 1 { Step::Next(n - 1) } else { Step::StopWith(0) };
+///     stream::iter([Step::Value(n), step])
+/// }));
+/// assert_eq!(block_on(countdown.as_mut().collect::<Vec<_>>()), [3, 2, 1]);
+/// assert_eq!(countdown.take_final_state(), Some(0));
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Step<A, S> {
     /// A value that the loop yields to the consumer.
@@ -21,11 +35,13 @@ pub enum Step<A, S> {
 ///
 /// An `Err` is yielded to the consumer and ends the loop.
 pub trait IntoStep {
-    /// The type of the values in [`Step::Value`].
+    /// The type of the values in [`Step::Value`], which the consumer receives.
     type Value;
-    /// The state of the loop.
+    /// The state that [`Step::Next`] passes to the next iteration, and that [`Step::StopWith`] ends
+    /// with.
     type State;
-    /// The item type of the loop's stream.
+    /// The item type of the loop's stream: `A` for a body of `Step<A, S>`, and `Result<A, E>` for a
+    /// body of `Result<Step<A, S>, E>`.
     type Item;
 
     /// Converts the item into a step. An `Err` contains the last item that the loop yields before

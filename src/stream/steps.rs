@@ -17,11 +17,32 @@ use crate::usage::Usage;
 /// return different streams, for example from the arms of a `match`.
 ///
 /// Dropping the `Steps` drops the boxed stream.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use turnstream::provider::{Provider, Scripted};
+/// use turnstream::{History, Item, Request, Steps, TurnStreamExt, loop_stream};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::new(["Yes.", "No."]);
+/// let events = loop_stream(vec!["Is it cold?", "Is it raining?"], |mut questions| {
+///     let Some(question) = questions.pop() else { return Steps::stop() };
+///     let history = History::from_items("h", [Item::user(question)]);
+///     let turn = model.stream_turn(Request::new(history));
+///     Steps::new(turn.on_turn_complete(async move |_turn| Ok(Steps::next(questions))))
+/// });
+/// let events: Vec<_> = events.try_collect().await?;
+/// assert_eq!(events.iter().filter_map(|event| event.turn_complete()).count(), 2);
+/// # Ok(())
+/// # }
+/// ```
 #[must_use = "streams do nothing unless polled"]
 pub struct Steps<'a, S>(BoxStream<'a, Result<Step<Event, S>, Error>>);
 
 impl<'a, S: Send + 'a> Steps<'a, S> {
-    /// Boxes a stream of steps.
+    /// Boxes a stream of steps, for example a turn's events from
+    /// [`on_turn_complete`](crate::TurnStreamExt::on_turn_complete).
     pub fn new(steps: impl Stream<Item = Result<Step<Event, S>, Error>> + Send + 'a) -> Self {
         Self(steps.boxed())
     }

@@ -15,7 +15,7 @@ use crate::session::SessionRun;
 
 /// A boxed stream of events that a [supervisor](crate::supervise::Supervisor) polls. A [`Run`] and
 /// a [`SessionRun`] convert into it. For another stream, such as a hand-written loop, use
-/// [`new`](Self::new).
+/// [`new`](Self::new). Dropping it drops the stream that it contains.
 #[must_use = "streams do nothing unless polled"]
 pub struct SupervisedStream {
     events: BoxStream<'static, Result<Event, Error>>,

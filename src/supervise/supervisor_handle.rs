@@ -15,6 +15,8 @@ use crate::supervise::restarting_run::StartFn;
 /// supervisor is being polled, for example by another task.
 ///
 /// A supervisor whose last run has ended waits for further runs as long as a handle exists.
+///
+/// Dropping a handle removes no runs.
 pub struct SupervisorHandle<K>(Arc<Shared<K>>);
 
 /// The state that a supervisor and its handles share.

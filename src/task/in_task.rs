@@ -15,7 +15,8 @@ use crate::task::owned_task::OwnedTask;
 use crate::task::shared_buffer::{FillBuffer, SharedBuffer};
 
 /// Yields the items of a stream that runs in its own task. Returned by
-/// [`in_task`](crate::task::InTaskExt::in_task).
+/// [`in_task`](crate::task::InTaskExt::in_task). Dropping it drops the inner stream, as described
+/// there.
 #[must_use = "streams do nothing unless polled"]
 pub struct InTask<T> {
     buffer: Arc<SharedBuffer<T>>,

@@ -75,6 +75,9 @@ impl PreparedCall {
 
     /// Starts the call, for example as a part of a call to another tool whose context is `cx`.
     ///
+    /// The call advances only while the returned stream is polled, and dropping the stream drops
+    /// the call's work.
+    ///
     /// # Errors
     ///
     /// Returns the panic message if starting the call panics.

@@ -114,6 +114,13 @@ pub trait ToolPolicy: Send {
     /// concurrency limit allows the call to start. However, if the call's tool requires an approval
     /// or an external result, the decision is requested as soon as all earlier decisions have been
     /// made. Running calls continue while a decision is pending.
+    ///
+    /// The future is dropped if the run is interrupted or dropped before it completes. The call
+    /// then does not run.
+    ///
+    /// # Errors
+    ///
+    /// Returning an error ends the run.
     fn before_call(&mut self, call: &ToolCall) -> BoxFuture<'static, Result<Permission, Error>> {
         let _ = call;
         ready(Ok(Permission::allow())).boxed()

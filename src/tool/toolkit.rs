@@ -340,7 +340,10 @@ impl Toolkit {
         self.tools.iter().find(|tool| tool.name() == name)
     }
 
-    /// Returns whether only the first call in each turn runs.
+    /// Returns whether only the first call in each turn runs. An agent then asks the provider for
+    /// one call per turn, with
+    /// [`parallel_tool_calls`](crate::request::Options::parallel_tool_calls); a loop of your own
+    /// should do the same.
     pub fn is_first_call_only(&self) -> bool {
         self.first_call_only
     }

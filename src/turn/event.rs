@@ -13,6 +13,29 @@ use crate::usage::Usage;
 /// The turn can also be assembled from the events before `TurnComplete`, but then lacks provider
 /// data and provider-specific items. Deltas with the same `index` belong to the same item. Items
 /// are ordered by their first events.
+///
+/// ```
+/// use futures::TryStreamExt;
+/// use turnstream::provider::{Provider, Reply, Scripted};
+/// use turnstream::{History, Request, TurnEvent};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let reply = Reply::text("It is Ber").retract("the connection was lost").say("It is Oslo.");
+/// let mut events = Scripted::new([reply]).stream_turn(Request::new(History::empty("h")));
+/// let mut shown = String::new();
+/// while let Some(event) = events.try_next().await? {
+///     match event {
+///         TurnEvent::TextDelta { text, .. } => shown.push_str(&text),
+///         TurnEvent::Retracted { .. } => shown.clear(),
+///         TurnEvent::TurnComplete { turn } => assert_eq!(shown, turn.text()),
+///         _ => {}
+///     }
+/// }
+/// assert_eq!(shown, "It is Oslo.");
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 #[non_exhaustive]

@@ -148,6 +148,13 @@ impl ParseError {
     }
 
     /// Parses a complete answer into a value of type `T`; see [`Turn::parse`].
+    ///
+    /// # Errors
+    ///
+    /// Returns [`NoText`](Self::NoText) if the answer contains nothing to parse,
+    /// [`NotJson`](Self::NotJson) if it is not a valid JSON value, and
+    /// [`TypeMismatch`](Self::TypeMismatch) if the value does not fit `T` or consists of too many
+    /// values.
     pub fn read_text<T: DeserializeOwned>(answer: &str) -> Result<T, Self> {
         match find_json(answer) {
             "" => Err(Self::NoText),

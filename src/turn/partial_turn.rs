@@ -91,7 +91,8 @@ impl PartialTurn {
         }
     }
 
-    /// Returns whether the turn contains neither items nor usage.
+    /// Returns whether the turn contains neither items nor usage. There is then nothing to keep or
+    /// to charge for.
     pub fn is_empty(&self) -> bool {
         self.blocks.is_empty() && self.usage == Usage::default()
     }

@@ -12,6 +12,21 @@ use crate::usage::{Billing, Usage};
 /// A `Turn` is read-only, because the way it was created determines whether its
 /// [`calls`](Self::calls) may run. A turn that is deserialized from JSON compares equal to the
 /// original, but none of its calls may run.
+///
+/// ```
+/// use turnstream::provider::{Provider, Reply, Scripted};
+/// use turnstream::{History, Request, TurnStreamExt};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let model = Scripted::new([Reply::text("Let me look.").call_raw("c1", "look", "{}")]);
+/// let turn = model.stream_turn(Request::new(History::empty("h"))).into_turn().await?;
+/// assert_eq!(turn.text(), "Let me look.");
+/// assert!(turn.calls().veto().is_none());
+/// assert!(turn.calls().iter().map(|call| &*call.name).eq(["look"]));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Serialize, Deserialize)]
 pub struct Turn {
     pub(super) items: Vec<Item>,
@@ -45,7 +60,8 @@ impl Turn {
         &self.items
     }
 
-    /// Returns the reason why the model stopped.
+    /// Returns the reason why the model stopped. A loop continues if the turn has
+    /// [calls](Self::calls), which this reason may only [veto](crate::turn::Calls::veto).
     pub fn stop_reason(&self) -> &StopReason {
         &self.stop_reason
     }
@@ -55,7 +71,8 @@ impl Turn {
         self.raw_stop_reason.as_deref()
     }
 
-    /// Returns the turn's token usage.
+    /// Returns the turn's token usage, as reported by the provider. The usage of retracted attempts
+    /// is not included, but is part of their [`Retracted`](crate::TurnEvent::Retracted) events.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -65,7 +82,8 @@ impl Turn {
         self.model.as_deref()
     }
 
-    /// Returns the provider's id for the response.
+    /// Returns the provider's id for the response, for example to look the response up in the
+    /// provider's console. `None` if the provider reported no id.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
     }

@@ -112,7 +112,8 @@ impl Billing {
         }
     }
 
-    /// Returns whether nothing was reported that affects a price.
+    /// Returns whether nothing was reported that affects a price, so that the token usage alone
+    /// determines the cost.
     pub fn is_empty(&self) -> bool {
         self.service_tier.is_none()
             && self.server_tool_calls.is_empty()

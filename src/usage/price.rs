@@ -48,7 +48,8 @@ impl Price {
         round_to_u64(cost)
     }
 
-    /// Returns whether all prices are finite and not negative.
+    /// Returns whether all prices are finite and not negative. Check prices that come from a file:
+    /// a run with a cost limit fails before it sends a request to a model whose price is not valid.
     pub fn is_valid(&self) -> bool {
         [self.input, self.output, self.cache_read, self.cache_write]
             .iter()

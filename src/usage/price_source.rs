@@ -40,8 +40,9 @@ use crate::usage::{Billing, Cost, Usage};
 /// assert_eq!(prices.cost(&request), Some(Cost::exact(2_000_000)));
 /// ```
 pub trait PriceSource: Send + Sync {
-    /// Returns whether the source has a price for a model, and whether it lists the model under
-    /// exactly this name.
+    /// Returns how the source knows a model's name, or `None` if the source has no price for the
+    /// model. [`Prices`](crate::usage::Prices) prefers an exact match to its own price for a name
+    /// without a date.
     fn find_name(&self, model: &str) -> Option<NameMatch>;
 
     /// Returns the cost of a request, or `None` if the source has no price for the model.

@@ -145,6 +145,9 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Performs an effect. If the world has a stored value for this key, it returns the stored
     /// value instead and drops the effect without polling it.
     ///
+    /// Dropping the returned effect must drop `effect`, so that nothing of it runs after the run
+    /// has been dropped.
+    ///
     /// [`EffectValue::empty`] represents the default value, such as no change or no objection.
     fn step(&self, key: &EffectKey, effect: Effect) -> Effect;
 
@@ -153,6 +156,7 @@ pub trait World: fmt::Debug + Send + Sync {
     ///
     /// Calling `ask` does not yet send anything: the request is sent when the returned stream is
     /// first polled. This stream also handles retries by the provider and the request's deadlines.
+    /// Dropping it must drop the stream from `ask`, which cancels the request.
     fn turn(&self, key: &EffectKey, request: Request, ask: SendRequest) -> TurnStream;
 
     /// Runs a turn's tool calls, or returns [their stored results](ToolRun::with_saved_calls).
@@ -161,7 +165,7 @@ pub trait World: fmt::Debug + Send + Sync {
     /// have started, adds a [journal](ToolRun::with_journal).
     ///
     /// No calls start before the first poll. The returned stream also executes the calls' hooks and
-    /// sub-agents.
+    /// sub-agents. Dropping it drops every running tool.
     fn fan_out(&self, key: &EffectKey, calls: ToolRun) -> ToolRun;
 
     /// Returns whether [`suspend`](Self::suspend) waits for verdicts. If this method returns
@@ -175,6 +179,8 @@ pub trait World: fmt::Debug + Send + Sync {
     /// verdict after that time, it stays pending, and the run ends with the reason `pending`. This
     /// method is called only for [interactive](crate::Agent::interactive) agents, and only if
     /// [`can_suspend`](Self::can_suspend) returns `true`.
+    ///
+    /// Dropping the returned future ends the wait, and the calls stay pending.
     ///
     /// # Errors
     ///
@@ -191,7 +197,8 @@ pub trait World: fmt::Debug + Send + Sync {
         Box::pin(async { Ok(Vec::new()) })
     }
 
-    /// Observes an event. This method is called for each event that the run yields.
+    /// Observes an event. This method is called for each event that the run yields, before the
+    /// consumer receives it, and must not block.
     fn observe(&self, _event: &Event) {}
 
     /// Returns whether the loop may end early now. This method is called before each poll of the
@@ -222,7 +229,8 @@ pub trait World: fmt::Debug + Send + Sync {
     /// Records the trace context of the span with which the run began, unless one is recorded.
     fn record_trace_context(&self, _context: &TraceContext) {}
 
-    /// Called when the run is dropped.
+    /// Called when the run is dropped, after its request and its tools have been dropped. A
+    /// recording is then written to its end.
     fn on_drop(&self) {}
 }
 

@@ -30,7 +30,8 @@ pub trait TelemetryExt: Stream<Item = Result<Event, Error>> + Sized {
 
 impl<T: Stream<Item = Result<Event, Error>>> TelemetryExt for T {}
 
-/// The stream returned by the [`with_telemetry`](TelemetryExt::with_telemetry) method.
+/// The stream returned by the [`with_telemetry`](TelemetryExt::with_telemetry) method. Dropping it
+/// drops the wrapped stream and then ends all open spans.
 // The events are dropped first, so that whatever they report on drop is still recorded.
 #[pin_project]
 #[derive(Debug)]

@@ -137,6 +137,8 @@ struct SharedStore {
 impl PostgresStore {
     /// Connects to the database with the default [`PostgresOptions`].
     ///
+    /// Dropping the future has the effect described at [`PostgresOptions::connect`].
+    ///
     /// # Errors
     ///
     /// Returns the errors that [`PostgresOptions::connect`] returns.
@@ -209,6 +211,9 @@ impl PostgresStore {
 impl PostgresOptions {
     /// Connects to the database, and creates or migrates the tables if they are missing or
     /// outdated.
+    ///
+    /// Dropping the future closes the connections that it has opened. A migration step is a single
+    /// transaction, so it is then either complete or rolled back.
     ///
     /// # Errors
     ///

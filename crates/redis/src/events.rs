@@ -94,6 +94,8 @@ impl RedisEvents {
 impl RedisOptions {
     /// Connects to the server.
     ///
+    /// Dropping the future closes the connections.
+    ///
     /// # Errors
     ///
     /// - [`InvalidRequest`](ErrorKind::InvalidRequest) if the address cannot be parsed or requires

@@ -19,7 +19,9 @@ use crate::parts::WorkerParts;
 use crate::session::{Copies, Session};
 use crate::tools::Tools;
 
-/// Executes sessions' runs for Restate.
+/// Executes sessions' runs for Restate, and the calls that are executed separately from them. Cheap
+/// to clone. Dropping a `Worker` does not stop an [endpoint](Self::endpoint) that was created from
+/// it.
 #[derive(Clone, Default)]
 pub struct Worker {
     parts: WorkerParts,

@@ -116,6 +116,9 @@ impl SqliteStore {
     /// SQLite has no checksums, so a change to an entry's text is not detected if the result is
     /// still a valid entry. A file that cannot be opened as a database cannot be salvaged.
     ///
+    /// Dropping the future after its first poll does not stop the thread that reads the database,
+    /// but discards the report.
+    ///
     /// # Errors
     ///
     /// [`Store`](turnstream::ErrorKind::Store) if the database cannot be read at all.

@@ -62,6 +62,11 @@ pub enum StopDecision {
 /// contains the answer.
 pub trait IntoHookResult<T> {
     /// Converts the value into a `Result`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the error that the closure returned, if any. A hook that decides then ends the run
+    /// with the reason `hook_error`.
     fn into_hook_result(self) -> Result<T, Error>;
 }
 
@@ -90,7 +95,9 @@ impl StopDecision {
         if gives_way || matches!(next, Self::Continue(_)) { next } else { self }
     }
 
-    /// Returns the text that the decision contains, if any.
+    /// Returns the text of a decision other than [`Allow`](Self::Allow): what the model receives,
+    /// or the explanation with which the run ends. For [`RequireEvidence`](Self::RequireEvidence),
+    /// this is the `reason`, not the text for the model.
     pub fn message(&self) -> Option<&str> {
         match self {
             Self::Allow => None,

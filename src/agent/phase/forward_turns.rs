@@ -103,6 +103,9 @@ impl TurnForwarder {
     /// Forwards a turn's events, including `TurnComplete`, to the [`forward_turns`] stream, which
     /// yields them. Returns the complete turn.
     ///
+    /// Dropping the returned future after its first poll does not cancel the turn, whose events are
+    /// still yielded. Dropping the [`forward_turns`] stream does.
+    ///
     /// Other futures in the body, such as timers, are not polled until the turn has ended. A body
     /// that must receive each event can poll the [`TurnStream`] itself.
     ///

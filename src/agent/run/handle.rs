@@ -44,6 +44,23 @@ pub struct InputReceipt {
 /// run whose [`outcome`](crate::Run::outcome) is awaited waits for verdicts only while a handle
 /// exists; when the last handle is dropped, the run ends with the reason `pending`. A handle that
 /// is stored in the run's own [data](crate::Run::with_data) also keeps such a run waiting.
+///
+/// ```
+/// use futures::StreamExt;
+/// use turnstream::Agent;
+/// use turnstream::provider::Scripted;
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), turnstream::Error> {
+/// let mut run = Agent::new(Scripted::new(["Oslo is one.", "Bergen."])).run("Name a city");
+/// let handle = run.handle();
+/// // While the model writes, any other code may use the handle.
+/// while run.next().await.expect("the run continues")?.text_delta().is_none() {}
+/// handle.steer("Name another one").expect("the run continues");
+/// assert_eq!(run.outcome().await.text, "Bergen.");
+/// # Ok(())
+/// # }
+/// ```
 pub struct RunHandle {
     pub(in crate::agent) control: Arc<Control>,
     pub(in crate::agent) journal: Journal,
@@ -531,12 +548,14 @@ impl RunHandle {
     }
 
     /// Returns a handle to the sub-agent that the call with the id `call_id` started, even if the
-    /// sub-agent's run is over.
+    /// sub-agent's run is over, for example to steer or interrupt only the sub-agent. Returns
+    /// `None` if the call has started no sub-agent.
     pub fn sub_agent_handle(&self, call_id: &str) -> Option<Self> {
         self.control.sub_agents.run(call_id).map(|child| Self::for_sub_agent(child).clone())
     }
 
-    /// Returns the run's journal.
+    /// Returns the run's journal, which contains the run's history and usage so far, and the
+    /// [journals of its sub-agents](Journal::nested_journal).
     pub fn journal(&self) -> &Journal {
         &self.journal
     }
@@ -549,7 +568,8 @@ impl RunHandle {
         self.journal.history()
     }
 
-    /// Returns the run's token usage so far.
+    /// Returns the tokens used by the run's requests so far, without those of its sub-agents. While
+    /// a turn streams, the value grows with the provider's reports.
     pub fn usage(&self) -> Usage {
         self.journal.usage()
     }

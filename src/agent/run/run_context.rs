@@ -30,6 +30,9 @@ use crate::world::EffectKind;
 /// [world](crate::world), so that the effects can be recorded, replayed or stored by a durable
 /// engine. A custom body's own effects are recorded and replayed only if the body performs them
 /// with [`step`](Self::step).
+///
+/// Dropping a future that a method returns cancels the work that it performs: a listing, a
+/// compaction, a hook or a wait. The state and the history stay as they were before the call.
 #[derive(Clone)]
 pub struct RunContext(RunShared);
 
@@ -103,7 +106,8 @@ impl RunContext {
         self.0.effects.step(name, step)
     }
 
-    /// Returns the data that [`Run::with_data`](crate::Run::with_data) added to the run.
+    /// Returns the data that [`Run::with_data`](crate::Run::with_data) added to the run, with which
+    /// a body can reach values of the program, such as a connection.
     pub fn run_data(&self) -> RunData {
         self.0.control().tools.data()
     }
@@ -114,7 +118,8 @@ impl RunContext {
         self.0.history()
     }
 
-    /// Creates an id with the agent's id generator.
+    /// Creates an id with the agent's [generator](crate::Agent::with_ids). The run's world records
+    /// the id, so a replay or a later attempt gets the same one.
     pub fn new_id(&self) -> String {
         self.0.new_id()
     }
@@ -133,6 +138,9 @@ impl RunContext {
     /// Call `refresh_tools` before `deliver_next_input`, and before resuming a run's calls. If the
     /// body has not called `refresh_tools`, [`next_request`](Self::next_request) does so, and
     /// changes to the tools are reported to the model one request later.
+    ///
+    /// Dropping the future drops the listings that are in progress, and the run keeps the tools of
+    /// the last listing.
     ///
     /// # Errors
     ///
@@ -177,6 +185,7 @@ impl RunContext {
     /// the request is at least 25% below the threshold. Without this margin, every request might
     /// need a compaction, which changes the provider's cached prefix. A failed compaction is
     /// reported to hooks, and is attempted again once the request has grown by 5% of the window.
+    /// Dropping the future drops the compactor's future, and the history stays as it is.
     pub fn compact_if_needed(
         &self,
         state: State,
@@ -192,10 +201,11 @@ impl RunContext {
     }
 
     /// Compacts the history. A body calls this method after a request was rejected because the
-    /// history exceeds the model's context window. The compacted history
-    /// carries a mark that [`was_reactively_compacted`](crate::context::was_reactively_compacted)
-    /// detects. If the history cannot be compacted, this method returns no event, or an event that
-    /// [replaces nothing](Event::is_rewrite), and hooks receive the error.
+    /// history exceeds the model's context window. The compacted history carries a mark that
+    /// [`was_reactively_compacted`](crate::context::was_reactively_compacted) detects. If the
+    /// history cannot be compacted, this method returns no event, or an event that [replaces
+    /// nothing](Event::is_rewrite), and hooks receive the error. Dropping the future drops the
+    /// compactor's future, and the history stays as it is.
     pub fn compact(&self, state: State) -> impl Future<Output = (State, Option<Event>)> + Send {
         // The future is boxed for the same reasons as in `next_request`.
         Box::pin(async move {
@@ -251,7 +261,8 @@ impl RunContext {
     }
 
     /// Returns a stream that sends the request when first polled, and then yields the turn's
-    /// events. Also starts the hooks that observe the start of a turn.
+    /// events. Also starts the hooks that observe the start of a turn. Dropping the stream cancels
+    /// the request.
     ///
     /// In a replay, the turn fails with [`ReplayMismatch`](crate::ErrorKind::ReplayMismatch) if the
     /// request differs from the recorded run's request.
@@ -292,6 +303,8 @@ impl RunContext {
     /// Returns a stream that provides a result for each call in a turn, either by running the call
     /// or by using the result that `decision` requires instead.
     ///
+    /// Dropping the returned stream drops every running tool.
+    ///
     /// If `turn` is `None`, the stream resumes the pending calls in the history.
     ///
     /// # Errors
@@ -312,6 +325,8 @@ impl RunContext {
     /// Waits until the run's [world](crate::world) provides verdicts on the pending calls, and then
     /// resumes these calls. Returns `None` if no call is pending, if the agent is not interactive,
     /// if the world cannot [suspend](crate::world::World::can_suspend), or if a verdict is missing.
+    ///
+    /// Dropping the future ends the wait, and the calls stay pending.
     ///
     /// # Errors
     ///
@@ -334,6 +349,8 @@ impl RunContext {
     /// validations, the stop hooks, the evidence policy, and whether the token target has been
     /// reached.
     ///
+    /// Dropping the future drops the validation or the hook that is running.
+    ///
     /// # Errors
     ///
     /// Returns a [`Hook`](crate::ErrorKind::Hook) error if a hook or a validation fails.
@@ -348,6 +365,8 @@ impl RunContext {
 
     /// If `next` would send a request but a hook stops the run, returns an action that ends the
     /// run. Otherwise, returns `next`.
+    ///
+    /// Dropping the future drops the hook's future.
     ///
     /// # Errors
     ///

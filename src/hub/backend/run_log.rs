@@ -77,6 +77,13 @@ impl RunLog {
 
     /// Reads the log as [`EventLog::read`](crate::hub::EventLog::read) does. `run` is the id of the
     /// run. The starting position is determined when this method is called.
+    ///
+    /// # Errors
+    ///
+    /// The stream ends with an error, with [`TooSlow`](crate::hub::TooSlow) as its source, if
+    /// entries were removed before the reader had read them, and with the error passed to
+    /// [`close`](Self::close) or [`set_outage`](Self::set_outage) once the reader has read all
+    /// entries of a log that has not ended.
     pub fn read(
         self: &Arc<Self>,
         run: &str,
@@ -106,7 +113,8 @@ impl RunLog {
         }
     }
 
-    /// Returns whether the last entry is the end of the latest attempt.
+    /// Returns whether the last entry is the end of the latest attempt. A log's process then stops
+    /// sending heartbeats for the run, and its readers end after the last entry.
     pub fn has_ended(&self) -> bool {
         self.lock().has_ended()
     }

@@ -69,7 +69,9 @@ pub struct SentCommand {
 pub trait CommandInbox: Send + Sync {
     /// Opens a run's inbox. The returned stream yields commands in the order in which they were
     /// sent. The run accepts commands as long as this stream exists. If the same run's inbox is
-    /// opened again, the earlier stream ends.
+    /// opened again, the earlier stream ends. Dropping the stream closes the inbox: the senders of
+    /// commands that are still in it receive an error, with [`NotRunning`](crate::hub::NotRunning)
+    /// as its source.
     ///
     /// # Errors
     ///

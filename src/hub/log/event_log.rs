@@ -42,6 +42,9 @@ pub trait EventLog: Send + Sync {
     /// Starts an attempt at a run, and returns its epoch. The epoch is 1 for the first attempt, and
     /// increases by 1 with each later attempt.
     ///
+    /// If the returned future is dropped before it completes, the attempt may or may not have been
+    /// started.
+    ///
     /// # Errors
     ///
     /// Returns a [`Store`](ErrorKind::Store) error if the log cannot be written.

@@ -111,6 +111,8 @@ impl Reader {
     /// an event number. The stream contains no deltas of turns that were already complete when the
     /// reader was created.
     ///
+    /// Dropping the returned stream drops the reader; the run continues.
+    ///
     /// # Errors
     ///
     /// If the run failed, its error is the last item, as with a [`Run`](crate::Run). If the reader

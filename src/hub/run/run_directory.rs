@@ -11,6 +11,10 @@ use crate::error::Error;
 /// The directory is only a hint, not a lock: its data may be out of date or completely lost. The
 /// [lease](crate::session::Lease) in the session's store decides which process may run the session.
 ///
+/// If the future of [`announce`](Self::announce), [`announce_ended`](Self::announce_ended) or
+/// [`claim`](Self::claim) is dropped before it completes, the directory may or may not have been
+/// changed.
+///
 /// # Errors
 ///
 /// If the directory cannot be reached, every method that returns a result fails with an error that
@@ -66,7 +70,7 @@ pub trait RunDirectory: Send + Sync {
 pub struct AnnouncedRun {
     /// The id of the run.
     pub run: String,
-    /// The run's order number among the runs for the same key.
+    /// The run's order number among the runs for the same key. A later run has a higher number.
     pub order: u64,
     /// The order number of the key's previous run; 0 if this is the key's first run, or if the
     /// number is unknown.

@@ -95,7 +95,8 @@ impl History {
         self.tip.as_ref().map_or(0, |node| node.len)
     }
 
-    /// Returns whether the history contains no items.
+    /// Returns whether the history contains no items. To send such a history, append a prompt
+    /// first.
     pub fn is_empty(&self) -> bool {
         self.tip.is_none()
     }

@@ -117,6 +117,12 @@ pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
 
     /// Encodes a request whose tokens the server counts without answering it. Returns `None` by
     /// default, which means that the server cannot count.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`encode`](Self::encode), for example if the wire cannot express the
+    /// request. Nothing is then sent, and [`count_tokens`](crate::Provider::count_tokens) returns
+    /// the error.
     fn encode_token_count(
         &self,
         request: &Request,

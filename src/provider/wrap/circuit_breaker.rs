@@ -88,13 +88,15 @@ impl CircuitBreaker {
         }
     }
 
-    /// Sets the number of consecutive failures that open the circuit. 0 is treated as 1.
+    /// Sets the number of consecutive failures that open the circuit. The default is 5, and 0 is
+    /// treated as 1.
     pub fn with_max_failures(mut self, failures: u32) -> Self {
         self.max_failures = failures.max(1);
         self
     }
 
-    /// Sets how long the circuit stays open before a request may be sent again.
+    /// Sets how long the circuit stays open before a request may be sent again. The default is 30
+    /// seconds.
     pub fn with_cooldown(mut self, rest: Duration) -> Self {
         self.cooldown = rest;
         self
@@ -107,7 +109,9 @@ impl CircuitBreaker {
         self
     }
 
-    /// Returns whether the circuit breaker would reject the next request.
+    /// Returns whether the next request would fail with an [`Overloaded`](ErrorKind::Overloaded)
+    /// error without being sent, which is also the case while a probe is running. Use it to report
+    /// the provider's health or to choose another provider.
     pub fn is_open(&self) -> bool {
         self.with_state(|circuit| match circuit {
             CircuitState::Closed { .. } => false,

@@ -166,6 +166,9 @@ impl JsonLinesStore {
     /// also reported, although it was never acknowledged. A fork's inherited entries are read from
     /// the original session in the same way.
     ///
+    /// Dropping the future after its first poll does not stop the thread that reads the file, but
+    /// discards the report.
+    ///
     /// # Errors
     ///
     /// Returns a [`Store`](ErrorKind::Store) error if the file cannot be read at all, or if nothing

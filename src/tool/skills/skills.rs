@@ -120,6 +120,9 @@ impl Skills {
     /// Reads all skills. The result contains an item for each folder with a `SKILL.md`: the skill,
     /// or an error with the file and the line if the skill cannot be used.
     ///
+    /// Dropping the future after its first poll does not stop the thread that reads the files, but
+    /// discards the result.
+    ///
     /// # Errors
     ///
     /// Returns a [`Store`](crate::ErrorKind::Store) error if one of the folders passed to

@@ -149,6 +149,9 @@ impl AiSdk {
 
     /// Creates a response that streams a run's events up to [`Finished`](Event::Finished) or the
     /// first error.
+    ///
+    /// Nothing is polled until the server polls the body. Dropping the body drops `events`; see
+    /// [`ResponseBody`].
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,
@@ -160,6 +163,8 @@ impl AiSdk {
     /// Creates the response to the `GET` request that a client sends to resume a stream. `events`
     /// contains the events of the session's active run, starting with the first event. If no run is
     /// active, pass `None`, which results in a response with status 204.
+    ///
+    /// Dropping the body drops `events`, which ends a hub's reader but not its run.
     ///
     /// Version 7 clients rebuild the message from the first event on. Version 5 and 6 clients would
     /// show the text twice, so they receive a response with status 204 unless

@@ -102,6 +102,9 @@ impl Sse {
 
     /// Creates a response that streams these events up to [`Finished`](Event::Finished) or the
     /// first error.
+    ///
+    /// Nothing is polled until the server polls the body. Dropping the body drops `events`; see
+    /// [`ResponseBody`].
     pub fn respond<S>(self, events: S) -> Response<ResponseBody<S>>
     where
         S: Stream<Item = Result<Event, Error>>,

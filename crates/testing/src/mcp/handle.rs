@@ -7,8 +7,8 @@ use crate::mcp::log::McpReceived;
 use crate::mcp::state::State;
 use crate::mcp::tool::McpTool;
 
-/// A handle for reading the log of a running [`McpServer`](crate::mcp::McpServer) and
-/// making changes to the server. Cloning the handle is cheap.
+/// A handle for reading the log of a running [`McpServer`](crate::mcp::McpServer) and making
+/// changes to the server. Cloning the handle is cheap. Dropping a handle does not stop the server.
 #[derive(Clone)]
 pub struct McpServerHandle(pub(super) Arc<State>);
 

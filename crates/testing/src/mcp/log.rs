@@ -47,7 +47,8 @@ impl McpReceived {
         headers.find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, value)| value.as_str())
     }
 
-    /// Returns whether this message is a `tools/call` request for the tool `name`.
+    /// Returns whether this message is a `tools/call` request for the tool `name`. A test counts
+    /// the calls of a tool with it.
     pub fn is_call(&self, name: &str) -> bool {
         self.method() == "tools/call" && self.params().get("name").is_some_and(|n| n == name)
     }

@@ -126,16 +126,8 @@ impl McpServer {
         stdio::serve(self.state, reader, writer).await
     }
 
-    /// Starts the server on a free port of 127.0.0.1.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if no port of 127.0.0.1 is available.
-    ///
-    /// # Panics
-    ///
-    /// Panics if called outside a tokio runtime, or if the runtime's I/O or time driver is not
-    /// enabled.
+    /// Starts the server on a free port of 127.0.0.1. Dropping the returned [`McpHttpServer`] stops
+    /// it and closes its connections.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await
     }

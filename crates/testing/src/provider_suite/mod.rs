@@ -151,6 +151,8 @@ macro_rules! provider_suite {
 
 /// Runs all checks, one after another.
 ///
+/// Dropping the future cancels the check that is running, and the remaining checks do not run.
+///
 /// This function does not panic if a check fails. To panic if any check failed, call
 /// [`Report::assert`] on the returned report.
 pub async fn check<S: Subject>(subject: &S) -> Report {

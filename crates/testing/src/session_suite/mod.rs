@@ -138,6 +138,8 @@ macro_rules! session_suite {
 
 /// Runs all checks, one after the other.
 ///
+/// Dropping the future cancels the check that is running, and the remaining checks do not run.
+///
 /// # Panics
 ///
 /// Panics if a check fails. The panic message contains the location of the failure.
