@@ -33,7 +33,8 @@ use crate::usage::Usage;
 #[derive(Clone, Debug)]
 pub struct State(Arc<StateFields>);
 
-/// The fields of a [`State`].
+/// The fields of a [`State`], which reads them through `Deref` and changes them with
+/// [`update`](State::update).
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub struct StateFields {

@@ -59,7 +59,8 @@ impl Ids for CountingIds {
 /// Provides the current date and time. Durations, on the other hand, are measured with the tokio
 /// runtime's clock, which a test can pause.
 pub trait Clock: Send + Sync {
-    /// Returns the current date and time.
+    /// Returns the current date and time. The clock may be set back, so the time between two calls
+    /// is not a duration.
     fn now(&self) -> SystemTime;
 }
 

@@ -101,13 +101,14 @@ impl Error {
         self
     }
 
-    /// Sets the error's source.
+    /// Sets the error's source, which replaces an earlier one. Callers find it with
+    /// [`find_source`](Self::find_source).
     pub fn with_source(mut self, source: impl StdError + Send + Sync + 'static) -> Self {
         self.fields_mut().source = Some(Arc::new(source));
         self
     }
 
-    /// Sets the HTTP status code of the response.
+    /// Sets the HTTP status code of the response that the error describes, for example 429.
     pub fn with_status(mut self, status: u16) -> Self {
         self.fields_mut().data.status = Some(status);
         self

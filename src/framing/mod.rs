@@ -40,7 +40,8 @@ pub trait Framing {
     /// The media type to send in the request's `accept` header.
     const MEDIA_TYPE: &'static str;
 
-    /// Feeds the reader the next chunk of the body.
+    /// Passes the next chunk of the body to the reader. A chunk may end at any byte. Then call
+    /// [`next_frame`](Self::next_frame) until it returns `None`.
     fn feed(&mut self, chunk: Bytes);
 
     /// Returns the next frame, or `None` if the reader needs another chunk.

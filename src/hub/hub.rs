@@ -504,7 +504,8 @@ pub struct RunOwner {
 }
 
 impl RunOwner {
-    /// Returns the id of the run.
+    /// Returns the id of the run, with which other code reads the run, sends it commands or stops
+    /// it.
     pub fn run_id(&self) -> &str {
         &self.place.run
     }

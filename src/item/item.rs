@@ -165,12 +165,14 @@ impl Item {
         Self::new(ItemKind::User { content: content.into() })
     }
 
-    /// Creates an item for a system instruction.
+    /// Creates an item for a system instruction within the conversation. The instructions of a
+    /// whole agent belong in its [system prompt](crate::Agent::with_system).
     pub fn system(text: impl Into<String>) -> Self {
         Self::new(ItemKind::System { text: text.into() })
     }
 
-    /// Creates an item for text written by the model.
+    /// Creates an item for text written by the model, for example for a conversation that another
+    /// program has stored. If it ends a turn, add [`with_turn_info`](Self::with_turn_info).
     pub fn text(text: impl Into<String>) -> Self {
         Self::new(ItemKind::Text { text: text.into() })
     }
@@ -193,7 +195,7 @@ impl Item {
         }))
     }
 
-    /// Creates an item for a tool result.
+    /// Creates an item for a tool result. In a history, it follows the turn that contains its call.
     pub fn tool_result(result: ToolResult) -> Self {
         Self::new(ItemKind::ToolResult(result))
     }
@@ -216,7 +218,8 @@ impl Item {
         }
     }
 
-    /// Creates a provider-specific item.
+    /// Creates a provider-specific item, which is sent back unchanged to the model that produced
+    /// it, and left out for any other.
     pub fn provider_item(data: ProviderData) -> Self {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }

@@ -108,7 +108,7 @@ impl ToolResult {
         !self.kind.is_success()
     }
 
-    /// Creates a result for `call`.
+    /// Creates a result for `call`, with the call's id and name and without a report.
     pub fn for_call(call: &ToolCall, kind: ResultKind, content: impl Into<Content>) -> Self {
         Self {
             call_id: call.call_id.clone(),

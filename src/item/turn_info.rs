@@ -110,7 +110,7 @@ pub struct TurnInfo {
 }
 
 impl TurnInfo {
-    /// Creates turn metadata that contains only a stop reason.
+    /// Creates turn metadata that contains only a stop reason. The token usage is zero.
     pub fn new(stop_reason: StopReason) -> Self {
         Self { usage: Usage::default(), model: None, response_id: None, stop_reason }
     }

@@ -57,7 +57,8 @@ struct NestedJournal {
 }
 
 impl Journal {
-    /// Creates a journal that starts with `history`.
+    /// Creates a journal that starts with `history`. The usage and the new items are those of the
+    /// events that follow.
     pub fn new(history: History) -> Self {
         Self(Arc::new(Mutex::new(JournalState {
             fold: RunFold::new(history),
@@ -72,7 +73,9 @@ impl Journal {
         self.with_state(|book| book.observe(event));
     }
 
-    /// Returns the current history.
+    /// Returns the current history, including finished results of a turn whose other calls are
+    /// still running, and the items of an open turn, marked as interrupted. Before you send it,
+    /// call [`History::settled`].
     pub fn history(&self) -> History {
         self.with_state(|book| book.history())
     }

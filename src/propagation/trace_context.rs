@@ -4,7 +4,7 @@
 const MAX_TRACE_STATE_BYTES: usize = 512;
 
 /// The context of a span in the format of W3C Trace Context: the values of the headers
-/// `traceparent` and `tracestate`.
+/// `traceparent` and `tracestate`. They are specified at <https://www.w3.org/TR/trace-context/>.
 ///
 /// ```
 /// use turnstream::propagation::TraceContext;
@@ -33,7 +33,8 @@ impl TraceContext {
         })
     }
 
-    /// Returns the value of the header `traceparent`.
+    /// Returns the value of the header `traceparent`: the version, the trace id, the span id and
+    /// the flags, as hexadecimal digits with hyphens between them.
     pub fn traceparent(&self) -> &str {
         &self.traceparent
     }
@@ -43,7 +44,8 @@ impl TraceContext {
         self.tracestate.as_deref()
     }
 
-    /// Returns the names and values of the headers.
+    /// Returns the names and values of the headers, to be added to a request that continues the
+    /// trace.
     pub fn headers(&self) -> impl Iterator<Item = (&'static str, &str)> {
         let state = self.tracestate().map(|state| ("tracestate", state));
         std::iter::once(("traceparent", self.traceparent())).chain(state)

@@ -133,7 +133,8 @@ impl TraceContexts {
         self.lock().is_recorded
     }
 
-    /// Removes a call that has ended.
+    /// Removes a call that has ended. If its set is requested again, [`of_call`](Self::of_call)
+    /// creates a new one.
     pub fn remove_call(&self, call_id: &str) {
         self.lock().calls.retain(|(id, _)| id != call_id);
     }

@@ -87,7 +87,7 @@ impl Recording {
         &self.0.history
     }
 
-    /// Returns the run's events.
+    /// Returns the run's events, in the order in which the run yielded them.
     pub fn events(&self) -> impl Iterator<Item = &Event> {
         self.0.entries.iter().filter_map(RecordingEntry::event)
     }

@@ -173,7 +173,8 @@ impl ReplayRun {
         Ok(true)
     }
 
-    /// Returns the run's journal at the current position.
+    /// Returns the run's journal at the current position, with the history and the usage up to
+    /// there.
     pub fn journal(&self) -> &Journal {
         self.run.journal()
     }

@@ -139,7 +139,8 @@ impl Request {
         }
     }
 
-    /// Sets the tools that the model may call.
+    /// Sets the tools that the model may call, usually [`Toolkit::specs`](crate::Toolkit::specs).
+    /// The list replaces the earlier list.
     pub fn with_tools(mut self, tools: impl Into<ToolSpecs>) -> Self {
         self.tools = tools.into();
         self

@@ -48,7 +48,10 @@ pub struct Options {
     pub top_p: Option<f32>,
     /// The number of most likely tokens that the model samples from.
     pub top_k: Option<u32>,
-    /// A seed for repeatable sampling, to the extent that the provider supports it.
+    /// A seed for repeatable sampling, to the extent that the provider supports it. Gemini accepts
+    /// seeds in the range of `i32`, and Ollama seeds of at most 53 bits. The Messages and Responses
+    /// wires and some dialects of the Chat wire accept none, so the request fails with an
+    /// [`Unsupported`](crate::ErrorKind::Unsupported) error.
     pub seed: Option<u64>,
     /// The penalty for repeated tokens, from -2 to 2, which grows with the number of times that a
     /// token has already appeared.

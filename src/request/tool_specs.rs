@@ -17,7 +17,8 @@ use crate::request::tool_names::{RULE_COUNT, ToolNameRule, ToolNames};
 /// share a list, so the number is larger than the number of wire formats.
 const MAX_CACHED_ENCODINGS: usize = 8;
 
-/// A tool's declaration as sent to the model.
+/// A tool's declaration as sent to the model: the name, the description and the schema of the
+/// arguments, but not the code.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolSpec {
     /// The name of the tool, for example 1 to 64 letters, digits, `_` and `-`. A provider whose

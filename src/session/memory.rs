@@ -48,7 +48,7 @@ impl Default for SharedSessions {
 }
 
 impl MemoryStore {
-    /// Creates an empty store.
+    /// Creates an empty store. Its sessions are lost when its last clone is dropped.
     pub fn new() -> Self {
         Self::default()
     }

@@ -202,7 +202,8 @@ impl Session {
         self.lock_cache().fold.history()
     }
 
-    /// Returns the number of entries known to be in the store.
+    /// Returns the number of entries known to be in the store. To read only the entries that are
+    /// appended later, pass this number to [`Store::load`](crate::session::Store::load).
     pub fn version(&self) -> u64 {
         self.lock_cache().version
     }

@@ -18,10 +18,11 @@ use crate::sse::frame::{Frame, FrameFields, FrameKind, FrameTooLarge, parse_with
 /// spans several chunks. A frame is borrowed from its chunk without an allocation if the frame lies
 /// within that chunk and, comments aside, has one `data:` line and at most one `event:` line.
 ///
-/// The reader follows the specification; for example, invalid UTF-8 is replaced with U+FFFD. The
-/// reader deviates from the specification in two cases: a frame that exceeds the size limit causes
-/// an error, so that a server cannot exhaust memory, and [`finish`](Self::finish) returns a frame
-/// that was cut off by the end of the body.
+/// The reader follows the specification,
+/// <https://html.spec.whatwg.org/multipage/server-sent-events.html>; for example, invalid UTF-8 is
+/// replaced with U+FFFD. The reader deviates from the specification in two cases: a frame that
+/// exceeds the size limit causes an error, so that a server cannot exhaust memory, and
+/// [`finish`](Self::finish) returns a frame that was cut off by the end of the body.
 ///
 /// The fields that a frame within one chunk uses come first, so that they share cache lines.
 #[derive(Default)]

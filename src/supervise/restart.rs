@@ -13,9 +13,10 @@ pub enum Restart {
     Never,
     /// The run is started again after a delay, which doubles after each failure.
     OnFailure {
-        /// The delay after the first failure.
+        /// The delay after the first failure. It doubles with each further failure, up to
+        /// `max_delay`.
         min_delay: Duration,
-        /// The longest delay.
+        /// The longest delay, even if it is shorter than `min_delay`.
         max_delay: Duration,
         /// The number of times that the run is started again before the supervisor gives up.
         max_restarts: u32,

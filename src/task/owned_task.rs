@@ -58,7 +58,8 @@ enum TaskState {
 }
 
 impl OwnedTask {
-    /// Spawns a task that polls the future.
+    /// Spawns a task that polls the future on `runtime`. The caller need not be inside of a
+    /// runtime.
     pub fn spawn(future: impl Future<Output = ()> + Send + 'static, runtime: &Handle) -> Self {
         let task = Self::new(future);
         task.spawn_on(runtime);

@@ -50,7 +50,8 @@ impl ToolContext {
         Arc::clone(&self.call_record)
     }
 
-    /// Returns the id of the call.
+    /// Returns the id of the call, which is unique within the history. In another history, another
+    /// call may have the same id; see [`idempotency_key`](Self::idempotency_key).
     pub fn call_id(&self) -> &str {
         &self.call.call_id
     }
@@ -61,7 +62,8 @@ impl ToolContext {
         &self.call
     }
 
-    /// Returns the turn that contains the call.
+    /// Returns the turn that contains the call, for example to read the text that the model wrote
+    /// before the call.
     pub fn turn(&self) -> &Turn {
         &self.turn
     }
@@ -120,7 +122,7 @@ impl ToolContext {
         self.record_side_effect(SideEffect::of_creation(target));
     }
 
-    /// Records a side effect of the call.
+    /// Records a side effect of any [kind](SideEffect::kind), for example that a message was sent.
     pub fn record_side_effect(&self, effect: SideEffect) {
         self.call_record.with_report(|report| report.side_effects.push(effect));
     }

@@ -141,7 +141,7 @@ impl ToolUpdate {
     note = "any other type that implements `serde::Serialize` is returned as `turnstream::tool::Json(value)`"
 )]
 pub trait IntoToolOutput {
-    /// Converts the value into a tool's output.
+    /// Converts the value into a tool's output. An `Err` becomes the output of a failed call.
     fn into_tool_output(self) -> ToolOutput;
 }
 
@@ -160,7 +160,7 @@ pub type UpdateStream = BoxStream<'static, ToolUpdate>;
     note = "a stream of `ToolUpdate`s is returned as an `UpdateStream`: `stream.boxed()`"
 )]
 pub trait IntoToolUpdates {
-    /// Converts the value into the updates of a call.
+    /// Converts the value into the updates of a call. An output becomes a single update.
     fn into_tool_updates(self) -> UpdateStream;
 }
 
@@ -205,7 +205,7 @@ impl<T: IntoToolOutput, E: IntoToolError> IntoToolOutput for Result<T, E> {
     `.map_err(|error| error.to_string())`"
 )]
 pub trait IntoToolError {
-    /// Converts the error into a boxed error.
+    /// Converts the error into a boxed error, whose message and sources the model reads.
     fn into_tool_error(self) -> Box<dyn StdError + Send + Sync>;
 }
 

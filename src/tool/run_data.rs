@@ -57,7 +57,8 @@ impl RunData {
         self
     }
 
-    /// Returns the value of type `T`, if any.
+    /// Returns the value of type `T`, if any. `T` must be exactly the type of the inserted value: a
+    /// `String` is not found as a `&str`.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let entry = self.0.iter().find(|entry| entry.type_id == TypeId::of::<T>())?;
         Arc::clone(&entry.value).downcast().ok()

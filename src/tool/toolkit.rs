@@ -150,7 +150,9 @@ impl Toolkit {
         self.rebuild_with_tools(self.tools.iter().cloned())
     }
 
-    /// Adds a tool to the toolkit.
+    /// Adds a tool to the end of the toolkit. To replace a tool of the same name, use
+    /// [`with_replaced_tool`](Self::with_replaced_tool): an agent's run fails if two tools have the
+    /// same name.
     pub fn with_tool(self, tool: Tool) -> Self {
         self.with_tools([tool])
     }

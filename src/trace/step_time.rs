@@ -11,9 +11,9 @@ use serde::{Deserialize, Serialize};
 /// request, and that of the run's end with the run's first event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTime {
-    /// When the step began, by the trace's clock.
+    /// When the step began, by the trace's clock, in milliseconds since 1970 (UTC).
     pub began_at_ms: u64,
-    /// When the step ended, by the trace's clock.
+    /// When the step ended, by the trace's clock, in milliseconds since 1970 (UTC).
     pub ended_at_ms: u64,
     /// How long the step took, in milliseconds, by the clock of the tokio runtime. Setting the date
     /// does not affect this clock.

@@ -82,7 +82,8 @@ struct TraceState {
 }
 
 impl Trace {
-    /// Creates a trace for runs that have no budgets.
+    /// Creates a trace for runs that have no budgets. For an agent with budgets, use
+    /// [`Agent::new_trace`](crate::Agent::new_trace).
     pub fn new() -> Self {
         Self::default()
     }
@@ -142,7 +143,7 @@ impl Trace {
         sink.add(Box::new(out), &so_far);
     }
 
-    /// Returns the first write error, if any.
+    /// Returns the first write error, if any. The trace itself is still complete.
     pub fn failure(&self) -> Option<Error> {
         self.lock_writers().failure.clone()
     }
@@ -176,7 +177,8 @@ impl Trace {
         sink.write_steps(&steps);
     }
 
-    /// Returns the steps recorded so far.
+    /// Returns a copy of the steps recorded so far, in order, from all runs that this trace has
+    /// observed.
     pub fn events(&self) -> Vec<TraceEvent> {
         self.lock_state().steps.clone()
     }
@@ -206,7 +208,7 @@ impl Trace {
         self.lock_state().fold.iterations.clone()
     }
 
-    /// Returns the last recorded step, if any.
+    /// Returns the last recorded step, if any, without copying the others.
     pub fn last_event(&self) -> Option<TraceEvent> {
         self.lock_state().steps.last().cloned()
     }

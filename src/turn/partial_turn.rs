@@ -104,12 +104,13 @@ impl PartialTurn {
         items.map(|item| item.clone().with_flag(ItemFlag::Interrupted)).collect()
     }
 
-    /// Returns the text that has been received so far.
+    /// Returns the text that has been received so far, including refusals but not reasoning.
     pub fn text(&self) -> String {
         self.blocks.iter().filter_map(|block| block.item.as_text()).collect()
     }
 
-    /// Returns the token usage of the turn so far.
+    /// Returns the token usage of the turn as of the provider's last report. It is zero if the
+    /// provider has reported none, although tokens were used.
     pub fn usage(&self) -> Usage {
         self.usage
     }
@@ -119,7 +120,7 @@ impl PartialTurn {
         self.model.as_deref()
     }
 
-    /// Returns the provider's id for the response.
+    /// Returns the provider's id for the response, if the provider has sent it.
     pub fn response_id(&self) -> Option<&str> {
         self.response_id.as_deref()
     }

@@ -93,7 +93,8 @@ impl ErrorTexts {
         }
     }
 
-    /// Creates settings that send error messages unchanged.
+    /// Creates settings that send error messages unchanged. They can contain the names of hosts and
+    /// files, so use these settings only for clients that may read them.
     pub fn shown() -> Self {
         Self { is_shown: true, ..Self::hidden() }
     }

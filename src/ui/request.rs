@@ -75,7 +75,7 @@ impl RequestError {
         Self { status, message: message.into() }
     }
 
-    /// Returns the HTTP status for the response.
+    /// Returns the HTTP status for the response, whose body should contain the error's message.
     pub fn status(&self) -> u16 {
         self.status
     }

@@ -4,7 +4,8 @@ use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// The cost of a request.
+/// The cost of a request, as [`Prices`](crate::usage::Prices) or another
+/// [`PriceSource`](crate::usage::PriceSource) calculates it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Cost {
     /// The cost, in millionths of the prices' currency unit.

@@ -77,7 +77,8 @@ fn is_zero(count: &u64) -> bool {
 }
 
 impl Usage {
-    /// Returns the sum of the input and output tokens.
+    /// Returns the sum of the input and output tokens, which include cached and reasoning tokens.
+    /// The sum saturates at `u64::MAX`.
     pub fn total(&self) -> u64 {
         self.input_tokens.saturating_add(self.output_tokens)
     }

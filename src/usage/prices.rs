@@ -81,7 +81,7 @@ fn own_cost(price: &Price, request: &PricedRequest<'_>) -> Cost {
 }
 
 impl Prices {
-    /// Creates an empty price table.
+    /// Creates an empty price table, with which the price of every model is unknown.
     pub fn new() -> Self {
         Self::default()
     }

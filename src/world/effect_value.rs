@@ -36,12 +36,13 @@ impl<T: Serialize + Send + 'static> ErasedValue for T {
 }
 
 impl EffectValue {
-    /// Creates an effect value from a typed value.
+    /// Creates an effect value from a typed value, which is serialized only if a world stores it.
     pub fn new<T: Serialize + Send + 'static>(value: T) -> Self {
         Self(ValueRepr::Typed(Box::new(value)))
     }
 
-    /// Creates an effect value from stored JSON.
+    /// Creates an effect value from JSON that [`to_json`](Self::to_json) returned in an earlier
+    /// attempt. The JSON is parsed when the run reads the value.
     pub fn from_json(json: RawJson) -> Self {
         Self(ValueRepr::Json(json))
     }

@@ -32,7 +32,8 @@ pub struct SavedTurn {
 }
 
 impl SavedTurn {
-    /// Records the next item from the turn's stream.
+    /// Records the next item from the turn's stream: an event, or the error with which the turn
+    /// fails.
     pub fn observe(&mut self, item: &Result<TurnEvent, Error>) {
         match item {
             Ok(event) => {

@@ -195,7 +195,8 @@ impl Client {
         Self { shared: Arc::new(shared), view: Arc::default() }
     }
 
-    /// Lets all calls to the server's tools run without approval.
+    /// Lets all calls to the server's tools run without approval. Use it only for a server that you
+    /// run or have read.
     pub fn trusted(self) -> Self {
         self.update_view(|view| view.trusts_all = true)
     }
@@ -207,12 +208,13 @@ impl Client {
         self.update_view(|view| view.allowed.extend(tools.into_iter().map(Into::into)))
     }
 
-    /// Restricts the client to these tools.
+    /// Restricts the client to these tools, in place of an earlier restriction. Other tools are not
+    /// listed.
     pub fn only<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.only = Some(tools.into_iter().map(Into::into).collect()))
     }
 
-    /// Excludes these tools from the client.
+    /// Excludes these tools from the client, in addition to those already excluded.
     pub fn without<T: Into<String>>(self, tools: impl IntoIterator<Item = T>) -> Self {
         self.update_view(|view| view.without.extend(tools.into_iter().map(Into::into)))
     }

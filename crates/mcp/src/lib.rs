@@ -1,8 +1,8 @@
 //! Connects to MCP servers and offers their tools to agents of `turnstream`.
 //!
-//! The Model Context Protocol lets a program offer tools, resources and prompts to any client. A
-//! [`Client`] either starts an MCP server as a process or connects to a server over HTTP. You can
-//! give the server's tools to an agent with
+//! The [Model Context Protocol](https://modelcontextprotocol.io/specification) lets a program offer
+//! tools, resources and prompts to any client. A [`Client`] either starts an MCP server as a
+//! process or connects to a server over HTTP. You can give the server's tools to an agent with
 //! [`Agent::with_tool_source`](turnstream::Agent::with_tool_source), or put them into a
 //! [`Toolkit`](turnstream::Toolkit).
 //!

@@ -36,7 +36,8 @@ pub enum ElicitationForm {
     Url(String),
 }
 
-/// The user's answer to an [`Elicitation`].
+/// The user's answer to an [`Elicitation`], which is sent to the server. The call that asked the
+/// question then continues.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ElicitationAnswer {
     /// The user accepts. The value is an object that matches the form, or `null` if the server

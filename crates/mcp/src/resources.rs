@@ -41,7 +41,7 @@ pub struct Prompt {
     pub arguments: Vec<PromptArgument>,
 }
 
-/// An argument to a [`Prompt`].
+/// An argument to a [`Prompt`], whose value a program usually asks the user for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct PromptArgument {

@@ -2,7 +2,8 @@
 
 use serde_json::Value;
 
-/// The generation of the protocol that a connection uses.
+/// The generation of the [protocol](https://modelcontextprotocol.io/specification) that a
+/// connection uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Era {
@@ -14,7 +15,8 @@ pub enum Era {
     Legacy,
 }
 
-/// A server's description of itself, which is not verified.
+/// A server's description of itself, which is not verified. Use it to show or log which server
+/// answered, and not to decide what the server may do.
 #[expect(clippy::struct_excessive_bools, reason = "each is an independent capability")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]

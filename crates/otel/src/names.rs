@@ -4,7 +4,8 @@
 //! whose first release is 0.1.0. `tests/conventions.tsv` lists which span has which attributes, and
 //! `tests/conventions_metrics.tsv` the units of metrics.
 
-/// The version of the conventions that define the names, unless a setting selects older names.
+/// The version of the conventions that define the names, unless a setting selects older names,
+/// <https://github.com/open-telemetry/semantic-conventions-genai>.
 pub const CONVENTIONS_VERSION: &str = "0.1.0";
 
 /// The versions of the conventions whose names can be used.
@@ -15,7 +16,9 @@ pub enum Conventions {
     #[default]
     GenAi0_1,
     /// The general conventions 1.41, which contained the conventions for generative AI before these
-    /// had releases of their own. Backends may not know the newer names yet.
+    /// had releases of their own,
+    /// <https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>. Backends
+    /// may not know the newer names yet.
     General1_41,
 }
 

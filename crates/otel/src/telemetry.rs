@@ -88,7 +88,8 @@ impl Telemetry {
         self.update(|it| it.provider_of_model = Arc::new(provider_of_model))
     }
 
-    /// Sets the clock from which all times are read.
+    /// Sets the clock from which all times of spans and metrics are read. The default is the system
+    /// clock.
     pub fn with_clock(self, clock: impl Clock + 'static) -> Self {
         self.update(|it| it.clock = Arc::new(clock))
     }

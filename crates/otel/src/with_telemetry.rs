@@ -10,7 +10,9 @@ use turnstream::event::Event;
 
 use crate::run_telemetry::RunTelemetry;
 
-/// Adds telemetry to a stream of events.
+/// An extension trait with the method [`with_telemetry`](Self::with_telemetry), which records a
+/// single stream of events, such as that of a hand-written loop. To record all runs of an agent or
+/// a hub, set a [`Telemetry`](crate::Telemetry) there.
 pub trait TelemetryExt: Stream<Item = Result<Event, Error>> + Sized {
     /// Records the spans and metrics of the run whose events this stream yields. `telemetry` is a
     /// reference to a [`Telemetry`](crate::Telemetry), or a [`RunTelemetry`] with more information

@@ -64,7 +64,8 @@ pub enum PostgresErrorKind {
 }
 
 impl PostgresError {
-    /// Returns the error's kind.
+    /// Returns the error's kind, which tells an operator what to do, such as to free space on the
+    /// disk or to grant a privilege.
     pub fn kind(&self) -> PostgresErrorKind {
         self.kind
     }

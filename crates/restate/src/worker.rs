@@ -29,7 +29,8 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Creates a worker that has no agents yet.
+    /// Creates a worker that has no agents yet. Register them with
+    /// [`with_agent`](Self::with_agent).
     pub fn new() -> Self {
         Self::default()
     }

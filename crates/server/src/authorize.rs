@@ -56,7 +56,7 @@ impl Principal {
         self
     }
 
-    /// Returns the principal's id.
+    /// Returns the id that was passed to [`new`](Self::new).
     pub fn id(&self) -> &str {
         &self.id
     }

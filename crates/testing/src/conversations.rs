@@ -21,7 +21,8 @@ use turnstream::{
 /// The items of a run's stream.
 pub type Events = Vec<Result<Event, Error>>;
 
-/// A run, or several consecutive ones of a session: between them, calls were approved or answered.
+/// The events of a run, or of several consecutive runs of a session, between which calls were
+/// approved or answered.
 pub struct Conversation {
     /// The name in messages of tests.
     pub name: &'static str,
@@ -94,7 +95,9 @@ fn failure(kind: ErrorKind) -> Error {
     Error::new(kind, "no such host db.internal")
 }
 
-/// Returns every kind of run.
+/// Runs and returns one conversation for each kind of run: completed, failed, interrupted, with
+/// tools, approvals and sub-agents, and so on. A test of an encoder or a fold applies it to all of
+/// them.
 pub async fn conversations() -> Vec<Conversation> {
     let mut all = Vec::new();
     for (name, replies) in single_runs() {

@@ -276,7 +276,7 @@ impl PoolState {
 }
 
 impl Pool {
-    /// Creates a pool of `limit` tokens.
+    /// Creates a pool of `limit` tokens, input and output together.
     pub fn new(limit: u64) -> Self {
         let shared = PoolState {
             tokens_per_response: DEFAULT_TOKENS_PER_RESPONSE,
@@ -467,7 +467,7 @@ impl Pool {
         AcquireSlot { pool: self.clone(), request: wants, ticket: None }
     }
 
-    /// Returns the number of tokens that have been charged to the pool.
+    /// Returns the number of input and output tokens that have been charged to the pool.
     pub fn used_tokens(&self) -> u64 {
         self.with_state(|shared| shared.used.tokens)
     }
@@ -482,7 +482,8 @@ impl Pool {
         self.with_state(|shared| shared.reserved.tokens)
     }
 
-    /// Returns the pool's token limit.
+    /// Returns the pool's token limit, which is `u64::MAX` for an [unlimited](Self::unlimited)
+    /// pool.
     pub fn token_limit(&self) -> u64 {
         self.with_state(|shared| shared.limit.tokens)
     }

@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::lock::lock_ignoring_poison;
 
-/// A way in which a run can go wrong.
+/// A way in which a run can go wrong. [`Detectors`](crate::agent::detect::Detectors) detect each of
+/// them, except for those in [`ignored_modes`](crate::agent::detect::Detectors::ignored_modes).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -26,7 +27,7 @@ pub enum FailureMode {
     PlanningWithoutExecution,
 }
 
-/// A problem that a detector has found.
+/// A problem that a detector has found in a run. Each problem is recorded in a [`SignalLog`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Signal {
@@ -53,12 +54,13 @@ pub struct SignalLog {
 }
 
 impl SignalLog {
-    /// Returns all signals in the log.
+    /// Returns a copy of all signals in the log, oldest first, and leaves them there.
     pub fn signals(&self) -> Vec<Signal> {
         self.with_locked_signals(|list| list.clone())
     }
 
-    /// Removes the signals from the log and returns them.
+    /// Removes all signals from the log and returns them, oldest first. A program that runs for a
+    /// long time calls this method regularly, so that the log does not grow.
     pub fn drain(&self) -> Vec<Signal> {
         self.with_locked_signals(mem::take)
     }

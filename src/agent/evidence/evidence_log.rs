@@ -115,7 +115,9 @@ impl EvidenceLog {
         failed
     }
 
-    /// Returns the log's entries, in order.
+    /// Returns the log's entries, in the order of the results. A result has an entry if it has a
+    /// [report](crate::item::ToolResult::report), or if its call may have had effects that were not
+    /// reported, for example because it timed out.
     pub fn entries(&self) -> &[EvidenceEntry] {
         &self.entries
     }

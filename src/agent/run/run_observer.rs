@@ -58,7 +58,8 @@ pub trait RunObserver: Send + Sync {
 /// Observes the events of a single run. If the run is dropped, its observer is dropped after the
 /// run's request and tools. If a method panics, the observer is dropped, and the run continues.
 pub trait EventObserver: Send {
-    /// Observes an event before the run yields it.
+    /// Observes an event before the run yields it. This method runs within a poll of the run, so it
+    /// must not block.
     fn observe(&mut self, event: &Event);
 
     /// Observes an event that repeats a step which an earlier attempt at a

@@ -11,7 +11,7 @@ const MAX_NAME_BYTES: usize = 64;
 /// The maximum length of a note, in bytes.
 const MAX_NOTE_BYTES: usize = 64 * 1024;
 
-/// A note in a [`Memory`].
+/// A note in a [`Memory`]. Its name and its text have [limits](Self::check).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MemoryNote {
     /// The name of the note, which identifies it.
@@ -79,7 +79,7 @@ impl<M: Memory + ?Sized> Memory for Arc<M> {
 }
 
 impl MemoryNote {
-    /// Creates a note.
+    /// Creates a note without checking it; see [`check`](Self::check).
     pub fn new(name: impl Into<String>, text: impl Into<String>) -> Self {
         Self { name: name.into(), text: text.into() }
     }

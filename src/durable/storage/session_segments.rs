@@ -84,7 +84,7 @@ impl SessionSegments {
         Ok(Self { head, tail: String::new(), pieces: String::new() })
     }
 
-    /// Returns the number of entries in the session.
+    /// Returns the number of entries in the session, from which the next append starts.
     pub fn version(&self) -> u64 {
         self.head.entry_count
     }

@@ -50,7 +50,8 @@ impl Snapshot {
         &self.pending
     }
 
-    /// Creates a snapshot of a session that has no active run.
+    /// Creates a snapshot of a session that has no active run: the session's history and its
+    /// pending calls, without events.
     pub fn of_session(session: &Session) -> Self {
         let pending = match session.state() {
             SessionState::Pending { calls } => calls,
@@ -71,7 +72,7 @@ impl Snapshot {
         self.run.as_deref()
     }
 
-    /// Returns the history at the start of the run.
+    /// Returns the history at the start of the run, before the run's input was added to it.
     pub fn start(&self) -> &History {
         &self.start
     }

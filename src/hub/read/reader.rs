@@ -12,7 +12,7 @@ use crate::hub::log::event_log::{LogContent, LogEntry};
 use crate::hub::run::registry::RunPlace;
 use crate::hub::{EventNumber, Snapshot};
 
-/// An item yielded by a reader.
+/// An item that a [`Reader`] or a [`SessionReader`](crate::hub::SessionReader) yields.
 #[derive(Clone, Debug)]
 #[non_exhaustive]
 pub enum HubEvent {
@@ -95,7 +95,7 @@ impl Reader {
         Self { run, entries, place }
     }
 
-    /// Returns the id of the run.
+    /// Returns the id of the run that is read, even after it has ended.
     pub fn run_id(&self) -> &str {
         &self.run
     }

@@ -279,7 +279,8 @@ impl History {
             .chain(self.index.call_ids.retired_ids())
     }
 
-    /// Returns the number of completed turns.
+    /// Returns the number of completed turns, that is, of items with
+    /// [`TurnInfo`](crate::item::TurnInfo), in constant time.
     pub fn completed_turns(&self) -> usize {
         self.tip.as_ref().map_or(0, |node| node.completed_turns)
     }

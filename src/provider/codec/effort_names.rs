@@ -23,7 +23,9 @@ pub struct EffortNames {
 }
 
 impl EffortNames {
-    /// The names used by OpenAI, from `none` to `xhigh`. GPT-5.6 and later models also have `max`.
+    /// The names used by OpenAI, from `none` to `xhigh`,
+    /// <https://platform.openai.com/docs/guides/reasoning>. GPT-5.6 and later models also have
+    /// `max`.
     pub const OPENAI: Self = Self {
         off: "none",
         minimal: "minimal",

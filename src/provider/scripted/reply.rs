@@ -89,12 +89,13 @@ impl ReplyStep {
 }
 
 impl Reply {
-    /// Creates an empty reply.
+    /// Creates an empty reply. Without any steps, its turn completes without text or calls.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Creates a reply that consists of the given text.
+    /// Creates a reply that consists of the given text, which is streamed word by word. Unless
+    /// other steps are added, the turn then completes.
     pub fn text(text: impl AsRef<str>) -> Self {
         Self::new().say(text)
     }
@@ -184,7 +185,9 @@ impl Reply {
         self.add_text(index, text, |piece| ContentDelta::Reasoning(kind, piece))
     }
 
-    /// Adds a call to the tool `name`. The call id is generated when the call is streamed.
+    /// Adds a call to the tool `name`, whose arguments are streamed in pieces. The call id is
+    /// generated when the call is streamed. A reply with calls ends with the stop reason
+    /// `tool_calls`.
     pub fn call(self, name: &str, arguments: impl Into<serde_json::Value>) -> Self {
         self.call_raw("", name, &arguments.into().to_string())
     }
@@ -232,27 +235,31 @@ impl Reply {
         self
     }
 
-    /// Ends the turn with this stop reason. Steps added later are ignored.
+    /// Ends the turn with this stop reason. Steps added later are ignored. Without this step, the
+    /// turn ends with `tool_calls`, `refusal` or `stop`, depending on its content.
     pub fn stop(self, reason: StopReason) -> Self {
         self.with_step(ReplyStep::Stop(reason))
     }
 
-    /// Ends the turn with this error.
+    /// Ends the turn with this error, after the output so far. If there is any, the error carries
+    /// it as a [partial turn](crate::turn::PartialTurn).
     pub fn fail(self, error: Error) -> Self {
         self.with_step(ReplyStep::Error(error))
     }
 
-    /// Ends the stream without completing the turn.
+    /// Ends the stream without completing the turn, as a broken connection does. The turn fails
+    /// with an [`IncompleteTurn`](crate::ErrorKind::IncompleteTurn) error.
     pub fn disconnect(self) -> Self {
         self.with_step(ReplyStep::Disconnect)
     }
 
-    /// Pauses the turn for the given duration.
+    /// Pauses the turn for the given duration, with tokio's timer, which a test can pause.
     pub fn delay(self, time: Duration) -> Self {
         self.with_step(ReplyStep::Delay(time))
     }
 
-    /// Keeps the turn pending until the stream is dropped.
+    /// Keeps the turn pending until the stream is dropped, for example to test an interrupt or a
+    /// timeout.
     pub fn hang(self) -> Self {
         self.with_step(ReplyStep::Hang)
     }

@@ -77,7 +77,8 @@ enum CircuitState {
 }
 
 impl CircuitBreaker {
-    /// Wraps a provider in a circuit breaker.
+    /// Wraps a provider in a circuit breaker, which is closed at first. To protect the same
+    /// provider in several agents, clone the circuit breaker.
     pub fn new(provider: impl Provider + 'static) -> Self {
         Self {
             provider: Arc::new(provider),

@@ -74,7 +74,8 @@ pub struct Fallback {
 }
 
 impl Fallback {
-    /// Creates a chain with a single provider.
+    /// Creates a chain with a single provider, to which [`or`](Self::or) adds others. Requests that
+    /// name no model are sent to each provider's own model.
     pub fn new(first: impl Provider + 'static) -> Self {
         let on = Arc::new(|error: &Error| should_fall_back::should_fall_back(error.kind()));
         Self { providers: Arc::new([Arc::new(first)]), should_fall_back: on, retries_first: false }

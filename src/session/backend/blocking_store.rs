@@ -24,16 +24,20 @@ pub trait BlockingStore {
         entries: Vec<Entry>,
     ) -> Result<u64, Error>;
 
-    /// Acquires the lease on a session.
+    /// Acquires the lease on a session, without waiting; see
+    /// [`Store::lease`](crate::session::Store::lease).
     fn lease(&mut self, id: &str) -> Result<Lease, Error>;
 
-    /// Returns the entries from number `from` onward, or `None` if there is no such session.
+    /// Returns the entries from number `from` onward, or `None` if there is no such session; see
+    /// [`Store::load`](crate::session::Store::load).
     fn load(&mut self, id: &str, from: u64) -> Result<Option<Vec<Entry>>, Error>;
 
-    /// Lists all sessions, starting with the most recently modified session.
+    /// Lists all sessions, starting with the most recently modified session; see
+    /// [`Store::list`](crate::session::Store::list).
     fn list(&mut self) -> Result<Vec<SessionInfo>, Error>;
 
-    /// Creates the session `new` from the first `at` entries of a session.
+    /// Creates the session `new` from the first `at` entries of a session, without copying them;
+    /// see [`Store::fork`](crate::session::Store::fork).
     fn fork(&mut self, id: &str, at: u64, new: &str) -> Result<(), Error>;
 
     /// Deletes a session, and returns whether it existed.

@@ -56,14 +56,16 @@ impl ToolSearch {
         self
     }
 
-    /// Sets the maximum number of tools that a search returns. The model can ask for fewer tools.
+    /// Sets the maximum number of tools that a search returns. The default is 5. The model can ask
+    /// for fewer tools.
     pub fn with_max_results(mut self, max_results: NonZeroUsize) -> Self {
         self.max_results = max_results.get();
         self
     }
 
-    /// Sets the maximum length of a search result, in bytes. For tools that do not fit within this
-    /// length, only the names are returned. The best match is always returned in full.
+    /// Sets the maximum length of a search result, in bytes. The default is 16 KiB. For tools that
+    /// do not fit within this length, only the names are returned. The best match is always
+    /// returned in full.
     pub fn with_max_result_bytes(mut self, max_bytes: usize) -> Self {
         self.max_result_bytes = max_bytes;
         self

@@ -225,7 +225,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Pushes a piece of reasoning.
+    /// Pushes a piece of reasoning. Pieces with the same `index` form one item. An empty piece has
+    /// no effect.
     pub fn push_reasoning(&mut self, index: u32, piece: &str, kind: ReasoningKind) {
         if self.count_text(piece) {
             self.partial.push_reasoning(index, piece);
@@ -313,7 +314,8 @@ impl TurnBuilder {
         !self.events.is_empty()
     }
 
-    /// Removes and returns the next waiting event, if any.
+    /// Removes and returns the next waiting event, if any. A [sealed](crate::stream::seal) stream
+    /// calls this method before it polls its source again.
     pub fn next_event(&mut self) -> Option<TurnEvent> {
         self.events.pop_front()
     }

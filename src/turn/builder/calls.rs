@@ -40,7 +40,8 @@ impl TurnBuilder {
         self.check_item_limit();
     }
 
-    /// Pushes a piece of a tool call's arguments.
+    /// Pushes a piece of a tool call's arguments. A piece for an unknown `key`, or for a call that
+    /// has ended, is ignored.
     pub fn push_tool_call_args(&mut self, key: u32, piece: &str) {
         if !self.count_text(piece) {
             return;
@@ -73,7 +74,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Ends a tool call whose arguments are complete.
+    /// Ends a tool call whose arguments are complete. An unknown `key`, or a call that has already
+    /// ended, is ignored.
     pub fn end_tool_call(&mut self, key: u32) {
         if self.is_finished {
             return;

@@ -60,7 +60,7 @@ impl AiSdk {
         Self { encoder, keep_alive: Some(DEFAULT_KEEP_ALIVE), has_replays: version >= Version::V7 }
     }
 
-    /// Sets the message's id.
+    /// Sets the message's id, in place of the id that the client otherwise generates.
     pub fn with_message_id(mut self, id: impl Into<String>) -> Self {
         self.encoder.name = MessageName::Given(id.into());
         self

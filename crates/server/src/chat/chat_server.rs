@@ -200,7 +200,8 @@ impl ChatServer {
         self.update(|settings| settings.sessions.owners = SessionOwners::Everyone)
     }
 
-    /// Sets the limits.
+    /// Sets the limits on requests, runs, queued messages, sessions and readers, in place of the
+    /// [defaults](ChatLimits).
     pub fn with_limits(self, limits: ChatLimits) -> Self {
         self.update(|settings| settings.limits = limits)
     }

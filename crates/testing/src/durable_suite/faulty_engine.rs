@@ -31,7 +31,7 @@ struct PlanInner {
     operations: AtomicUsize,
 }
 
-/// The point at which an attempt is lost.
+/// The point at which an attempt is lost: an operation, and a moment before, during or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Loss {
     /// The index of the operation within the attempt, counted from 0.
@@ -77,12 +77,13 @@ impl LossPlan {
         FaultyEngine { engine, plan: self.clone(), loss, operation: 0, is_lost: false }
     }
 
-    /// Returns the number of attempts made so far.
+    /// Returns the number of attempts made so far, that is, of calls to [`wrap`](Self::wrap).
     pub fn attempts(&self) -> usize {
         self.0.attempts.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of operations called by the last attempt.
+    /// Returns the number of operations called by the last attempt, from which a test knows where
+    /// losses are possible.
     pub fn operations(&self) -> usize {
         self.0.operations.load(Ordering::Relaxed)
     }

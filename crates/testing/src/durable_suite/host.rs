@@ -125,7 +125,7 @@ impl SuiteRun {
 pub struct SuiteRuns(Arc<Mutex<HashMap<String, SuiteRun>>>);
 
 impl SuiteRuns {
-    /// Stores a run as the next run of its session.
+    /// Stores a run as the next run of its session, in place of the session's earlier run.
     pub fn insert(&self, run: SuiteRun) {
         lock_ignoring_poison(&self.0).insert(run.session.clone(), run);
     }

@@ -125,17 +125,17 @@ impl MemoryEngine {
         Ok(())
     }
 
-    /// Returns the commands that no run has taken yet.
+    /// Returns the commands that no run has taken yet, in the order in which they arrived.
     pub fn queued(&self) -> Vec<StoredCommand> {
         self.session().queue.commands().cloned().collect()
     }
 
-    /// Returns the session's entries.
+    /// Returns a copy of the session's entries, of all its runs so far.
     pub fn entries(&self) -> Vec<Entry> {
         self.session().entries.clone()
     }
 
-    /// Returns the session's status.
+    /// Returns the session's status, whose version is the number of the session's entries.
     pub fn status(&self) -> SessionStatus {
         let session = self.session();
         let mut status = session.status.clone();
@@ -143,7 +143,8 @@ impl MemoryEngine {
         status
     }
 
-    /// Returns the names of the operations recorded for this run.
+    /// Returns the names of the operations recorded for this run, in order and over all of its
+    /// attempts.
     pub fn operations(&self) -> Vec<&'static str> {
         self.journal().iter().map(|operation| operation.name).collect()
     }

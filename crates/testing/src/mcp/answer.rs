@@ -39,14 +39,14 @@ pub(super) enum Outcome {
 }
 
 impl McpAnswer {
-    /// Creates a result with no content.
+    /// Creates a result with no content, to which the `with_*` methods add blocks and fields.
     pub fn empty() -> Self {
         let mut result = Map::new();
         result.insert("content".into(), json!([]));
         Self(Outcome::Result(result))
     }
 
-    /// Creates a result with one text block.
+    /// Creates a result with one text block, as most tools return it.
     pub fn text(text: impl Into<String>) -> Self {
         Self::empty().with_text(text)
     }
@@ -56,22 +56,23 @@ impl McpAnswer {
         Self::text(text).with_field("isError", true)
     }
 
-    /// Creates an answer that is a JSON-RPC error instead of a result.
+    /// Creates an answer that is a JSON-RPC error instead of a result, for example with the code
+    /// -32603 for an internal error.
     pub fn rpc_error(code: i64, message: impl Into<String>) -> Self {
         Self(Outcome::RpcError { code, message: message.into(), data: None })
     }
 
-    /// Adds a text block to the content.
+    /// Adds a text block to the content. Has no effect on a JSON-RPC error.
     pub fn with_text(self, text: impl Into<String>) -> Self {
         self.with_block(json!({ "type": "text", "text": text.into() }))
     }
 
-    /// Adds an image block to the content.
+    /// Adds an image block to the content, with the bytes as base64.
     pub fn with_image(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("image", mime_type, bytes.as_ref())
     }
 
-    /// Adds an audio block to the content.
+    /// Adds an audio block to the content, with the bytes as base64.
     pub fn with_audio(self, mime_type: &str, bytes: impl AsRef<[u8]>) -> Self {
         self.with_data("audio", mime_type, bytes.as_ref())
     }
@@ -93,7 +94,8 @@ impl McpAnswer {
         self
     }
 
-    /// Sets the result's `structuredContent`.
+    /// Sets the result's `structuredContent`, which should match the tool's [output
+    /// schema](crate::mcp::McpTool::with_output_schema).
     pub fn with_structured(self, content: impl Into<Value>) -> Self {
         self.with_field("structuredContent", content)
     }

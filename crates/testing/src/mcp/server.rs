@@ -38,7 +38,7 @@ impl McpServer {
         Self::default()
     }
 
-    /// Sets which forms of the protocol the server supports.
+    /// Sets which forms of the protocol the server supports. The default is both.
     pub fn with_era(self, era: McpEra) -> Self {
         self.with(|settings| settings.era = era)
     }
@@ -49,12 +49,13 @@ impl McpServer {
         self.with(|settings| settings.instructions = Some(instructions.into()))
     }
 
-    /// Adds a tool to the end of the tool list.
+    /// Adds a tool to the end of the tool list, without notifying clients. To change the tools of a
+    /// running server, use [`McpServerHandle::set_tools`].
     pub fn with_tool(self, tool: McpTool) -> Self {
         self.with(|settings| settings.tools.push(tool))
     }
 
-    /// Adds a text resource to the server.
+    /// Adds a text resource, which `resources/list` lists and `resources/read` returns.
     pub fn with_resource(self, uri: &str, name: &str, mime_type: &str, text: &str) -> Self {
         self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
     }
@@ -94,7 +95,7 @@ impl McpServer {
         self.with(|settings| settings.page_size = Some(entries))
     }
 
-    /// Adds a fault to the server.
+    /// Adds a fault, with which the server misbehaves. The faults of one server add up.
     pub fn with_fault(self, fault: McpFault) -> Self {
         self.with(|settings| settings.faults.push(fault))
     }

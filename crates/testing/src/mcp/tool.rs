@@ -55,17 +55,19 @@ impl McpTool {
         Self { listed, handler: Arc::new(handler) }
     }
 
-    /// Sets the title that is shown to users.
+    /// Sets the title that is shown to users in place of the tool's name.
     pub fn with_title(self, title: impl Into<String>) -> Self {
         self.with_field("title", title.into())
     }
 
-    /// Sets the tool's annotations, such as `readOnlyHint` and `destructiveHint`.
+    /// Sets the tool's annotations, such as `readOnlyHint` and `destructiveHint`, which replace the
+    /// earlier annotations.
     pub fn with_annotations(self, annotations: Value) -> Self {
         self.with_field("annotations", annotations)
     }
 
-    /// Sets the schema for the tool's `structuredContent`.
+    /// Sets the schema for the tool's `structuredContent`. The server does not check results
+    /// against it.
     pub fn with_output_schema(self, schema: Value) -> Self {
         self.with_field("outputSchema", schema)
     }

@@ -13,7 +13,7 @@ use turnstream::item::{
 use turnstream::session::Entry;
 use turnstream::usage::Usage;
 
-/// Creates an entry that contains a user message.
+/// Creates an entry that contains a user message with this text.
 pub fn text_entry(text: &str) -> Entry {
     Item::user(text).into()
 }

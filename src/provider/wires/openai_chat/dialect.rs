@@ -226,7 +226,8 @@ pub enum ReasoningEcho {
     ContentInToolLoop,
 }
 
-/// The format that a server requires for call ids.
+/// The format that a server requires for call ids. Each predefined [`Dialect`] links to the
+/// documentation of its server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CallIdRule {
     /// The server accepts every call id that it has issued, so such an id is sent back unchanged.
@@ -241,7 +242,8 @@ pub enum CallIdRule {
     NineAlphanumerics,
 }
 
-/// The signals that complete a turn.
+/// The signals that complete a turn. Each predefined [`Dialect`] has the signal that its server
+/// sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum TurnEnd {

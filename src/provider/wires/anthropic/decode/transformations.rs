@@ -5,7 +5,9 @@ use serde::Deserialize;
 use crate::provider::wires::anthropic::passthrough::PROVIDER_NAME;
 use crate::turn::Turn;
 
-/// A change that Anthropic made to a request before the model saw it.
+/// An entry of Anthropic's `input_transformations`: a change that Anthropic made to a request
+/// before the model saw it, or a block that failed a check and was shown to the model unchanged,
+/// <https://platform.claude.com/docs/en/build-with-claude/preserved-thinking>.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[non_exhaustive]
 pub struct InputTransformation {
