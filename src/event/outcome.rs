@@ -108,7 +108,8 @@ pub struct Outcome {
     pub budget: Option<Box<BudgetExceeded>>,
 }
 
-/// Input that was sent to a run too late to be used.
+/// Input that was sent to a run too late to be used. To deliver it, start another run with its
+/// items.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UndeliveredInput {
     /// The id of the receipt that the sender received for the items.

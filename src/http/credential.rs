@@ -66,7 +66,7 @@ type SignFn = dyn Fn(UnsignedRequest) -> BoxFuture<'static, Result<Vec<(String, 
     + Send
     + Sync;
 
-/// An access token and its lifetime.
+/// An access token and its lifetime, as a function passed to [`Credential::token`] returns it.
 #[derive(Clone, Debug)]
 pub struct Token {
     secret: Secret,

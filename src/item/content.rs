@@ -93,7 +93,7 @@ pub enum MediaSource {
 }
 
 impl Content {
-    /// Returns the concatenated text of all text parts.
+    /// Returns the concatenated text of all text parts. Images and files are left out.
     pub fn text(&self) -> String {
         match self {
             Self::Text(text) => text.to_string(),

@@ -224,7 +224,7 @@ impl Item {
         Self { provider_data: Some(Arc::new(data)), ..Self::new(ItemKind::Other) }
     }
 
-    /// Sets a flag of the item.
+    /// Sets a flag of the item, in addition to those that are set already.
     pub fn with_flag(mut self, flag: ItemFlag) -> Self {
         match flag {
             ItemFlag::Interrupted => self.interrupted = true,

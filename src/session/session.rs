@@ -190,7 +190,7 @@ impl Session {
         }))
     }
 
-    /// Returns the session's id.
+    /// Returns the session's id, which is also the id of its [history](Self::history).
     pub fn id(&self) -> &str {
         &self.id
     }

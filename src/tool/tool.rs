@@ -109,8 +109,10 @@ impl Tool {
         self
     }
 
-    /// Requires an approval before each call to the tool; see
-    /// [`ToolPolicy`](crate::tool::ToolPolicy).
+    /// Requires an approval before each call to the tool. An agent's run then ends with the reason
+    /// `pending`, or waits if it is [interactive](crate::Agent::interactive). In a hand-written
+    /// loop, a [`ToolPolicy`](crate::tool::ToolPolicy) handles the approvals, without which the
+    /// call is denied.
     pub fn requires_approval(self) -> Self {
         self.with_flag(ToolFlag::RequiresApproval)
     }

@@ -193,7 +193,8 @@ impl Toolkit {
         self
     }
 
-    /// Runs only the first call in each turn. All other calls receive a `Skipped` result.
+    /// Runs only the first call in each turn. All other calls receive a `Skipped` result. An agent
+    /// also asks the provider for at most one call per turn.
     pub fn first_call_only(mut self) -> Self {
         self.first_call_only = true;
         self

@@ -66,7 +66,7 @@ impl Turn {
         &self.stop_reason
     }
 
-    /// Returns the stop reason exactly as the provider wrote it.
+    /// Returns the stop reason exactly as the provider wrote it, for example for a log.
     pub fn raw_stop_reason(&self) -> Option<&str> {
         self.raw_stop_reason.as_deref()
     }

@@ -72,7 +72,8 @@ impl SavedTurn {
         last.turn_complete().filter(|turn| can_certainly_be_rebuilt(turn)).map(|_| last)
     }
 
-    /// Converts the stored turn to a stream that answers `request`.
+    /// Converts the stored turn to a stream that answers `request`. It yields the stored events,
+    /// and then the stored error, if any, without waiting.
     pub fn into_stream(self, request: &Request) -> TurnStream {
         let Self { events, is_vetoed, error } = self;
         let events = events.into_iter().map(|event| ReplayedEvent { event, is_vetoed });

@@ -67,7 +67,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how much data the server may send and how long it may take to respond.
+    /// Sets how much data the server may send and how long it may take to respond, in place of the
+    /// [defaults](Limits).
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
         self

@@ -169,13 +169,15 @@ impl RunTelemetry {
         self.end(Some(error.kind().as_str()));
     }
 
-    /// Ends all open spans because the stream of events has ended.
+    /// Ends all open spans because the stream of events has ended. Events observed later have no
+    /// effect.
     pub fn end_of_events(&mut self) {
         self.end(None);
         self.state = RunState::Ended;
     }
 
-    /// Returns the context of the run's span, if the span is open.
+    /// Returns the context of the run's span, if the span is open, so that a program's own spans
+    /// can be its children.
     pub fn context(&self) -> Option<TraceContext> {
         match &self.state {
             RunState::Running(agent) => to_trace_context(agent.context()),

@@ -121,9 +121,9 @@ impl AgentServer {
         self.update(|settings| drop(settings.models.insert(name.into(), agent)))
     }
 
-    /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
-    /// asked for. Requests to all host names and from pages of all sites are then accepted, so the
-    /// function has to require a key that other sites do not have.
+    /// Sets the [`Authorize`] that decides from which principal each request comes, and whether it
+    /// is accepted. It is called for every route. Requests to all host names and from pages of all
+    /// sites are then accepted, so it has to require a key that other sites do not have.
     pub fn with_authorize(self, authorize: impl Authorize + 'static) -> Self {
         let access =
             Access { authorize: Some(Arc::new(authorize)), sites: Some(AllowedSites::any()) };

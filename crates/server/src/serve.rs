@@ -36,20 +36,21 @@ const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 /// The limits of [`serve`] on connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
-    /// The maximum number of connections. More of them wait in the kernel until another has ended.
-    /// The default is 20,000. The process needs a descriptor for each connection: where its limit
-    /// is lower, as the usual 1,024, raise that limit (`ulimit -n`) or lower this one, because a
-    /// process without descriptors cannot open files either.
+    /// The maximum number of open connections. Further ones wait in the kernel until another has
+    /// ended. The default is 20,000. Each connection needs a file descriptor: if the process may
+    /// have fewer, as with the usual limit of 1,024, raise that limit (`ulimit -n`) or lower this
+    /// one, because a process without free descriptors cannot open files either.
     pub max_connections: usize,
     /// How long a client may take to send the head of a request, from the opening of the connection
     /// or the end of the previous response. Idle connections are therefore closed after this time,
     /// too. The default is 30 seconds.
     pub head_timeout: Duration,
-    /// How long a client that has not read what was sent to it keeps its connection. The time
-    /// starts when the buffers of the kernel and of the connection are full, and again whenever the
-    /// client has read. The default is 60 seconds.
+    /// How long a connection stays open while its client does not read. The time starts when the
+    /// buffers of the kernel and of the connection are full, and again whenever the client has
+    /// read. The default is 60 seconds.
     pub write_timeout: Duration,
-    /// How long connections may stay open after the server was stopped. The default is 3 seconds.
+    /// How long connections may stay open after the server has been stopped, to complete their
+    /// responses. The default is 3 seconds.
     pub close_timeout: Duration,
 }
 
@@ -187,8 +188,8 @@ fn is_client_error(kind: io::ErrorKind) -> bool {
 }
 
 /// Waits until the program is asked to end: by Ctrl-C or, on Unix, by SIGTERM. From the first call
-/// on, these signals no longer end the program by themselves, also after the returned future was
-/// dropped, which only ends the wait.
+/// on, these signals no longer end the program on their own, even after the returned future has
+/// been dropped, which only ends the wait.
 ///
 /// # Panics
 ///

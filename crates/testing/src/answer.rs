@@ -106,7 +106,7 @@ impl Answer {
         })
     }
 
-    /// Sets the answer's status.
+    /// Sets the answer's HTTP status.
     pub fn with_status(mut self, status: u16) -> Self {
         self.status = Some(status);
         self
@@ -119,7 +119,7 @@ impl Answer {
         self
     }
 
-    /// Injects a fault into the answer.
+    /// Injects a fault into the answer, in addition to the faults that it has.
     pub fn with_fault(mut self, fault: Fault) -> Self {
         self.faults.push(fault);
         self

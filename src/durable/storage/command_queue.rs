@@ -226,12 +226,14 @@ impl CommandQueue {
         Self { run: self.run, commands: self.commands, ..Self::default() }
     }
 
-    /// Returns the active run's id, if any.
+    /// Returns the id of the active run, that is, of the run that last [took](Self::take) commands
+    /// and has not ended.
     pub fn run(&self) -> Option<&str> {
         self.run.as_deref()
     }
 
-    /// Returns an iterator over the commands in the queue.
+    /// Returns an iterator over the commands in the queue, which no run has taken yet, in the order
+    /// in which they arrived.
     pub fn commands(&self) -> impl Iterator<Item = &StoredCommand> {
         self.commands.iter()
     }

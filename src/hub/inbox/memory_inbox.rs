@@ -42,7 +42,7 @@ struct Senders {
 type QueuedCommand = (SentCommand, usize);
 
 impl MemoryInbox {
-    /// Creates an empty `MemoryInbox`.
+    /// Creates a `MemoryInbox` without any open inbox.
     pub fn new() -> Self {
         Self::default()
     }

@@ -99,7 +99,7 @@ impl Snapshot {
         journal
     }
 
-    /// Returns the calls that are waiting for a verdict.
+    /// Returns the calls that are waiting for a verdict, so that a front end can ask for it.
     pub fn pending_calls(&self) -> Vec<PendingCall> {
         let mut pending = self.pending.clone();
         for event in self.events() {

@@ -10,7 +10,8 @@ use crate::agent::RunHandle;
 use crate::error::catch_panic;
 use crate::hub::run::registry::RunPlace;
 
-/// A tool that blocks the thread on which its run is polled.
+/// A report of a tool that blocks the thread on which its run is polled, so that other tasks cannot
+/// run there.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct BlockingTool {

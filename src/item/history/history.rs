@@ -90,7 +90,7 @@ impl History {
         Self { encode_cache: encoded, ..self.clone() }.with_id(id.into())
     }
 
-    /// Returns the number of items.
+    /// Returns the number of items, including [tombstones](Item::tombstone).
     pub fn len(&self) -> usize {
         self.tip.as_ref().map_or(0, |node| node.len)
     }

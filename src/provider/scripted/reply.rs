@@ -111,14 +111,15 @@ impl Reply {
         self.add_text(index, text.as_ref(), ContentDelta::Text)
     }
 
-    /// Adds a refusal with this text.
+    /// Adds a refusal with this text. Unless the reply has calls, the turn then ends with the stop
+    /// reason `refusal`.
     pub fn refuse(mut self, text: impl AsRef<str>) -> Self {
         let index = self.enter_block(BlockKind::Refusal);
         self.is_refusal = true;
         self.add_text(index, text.as_ref(), ContentDelta::Refusal)
     }
 
-    /// Adds reasoning, which is streamed word by word.
+    /// Adds reasoning, which is streamed word by word and is not signed; see [`sign`](Self::sign).
     pub fn think(self, text: impl AsRef<str>) -> Self {
         self.add_reasoning(text.as_ref(), ReasoningKind::Trace)
     }
@@ -212,7 +213,7 @@ impl Reply {
         self
     }
 
-    /// Adds a report of the turn's token usage so far.
+    /// Adds a report of the turn's token usage so far, which replaces the earlier report.
     pub fn usage(self, usage: Usage) -> Self {
         self.with_step(ReplyStep::Usage(usage))
     }

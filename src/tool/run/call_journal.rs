@@ -30,7 +30,8 @@ pub trait CallJournal: Send + Sync {
     /// Waits until the journal has decided whether the turn's calls run.
     fn poll_begin(&self, cx: &mut Context<'_>) -> Poll<CallsBegin>;
 
-    /// Announces a call that may run, with the arguments that its tool receives.
+    /// Announces a call that may run, with the arguments that its tool receives. By default, the
+    /// call is not stored.
     fn announce(&self, call: &AdmittedCall, tool: &Tool) {
         let _ = (call, tool);
     }
@@ -39,7 +40,7 @@ pub trait CallJournal: Send + Sync {
     fn on_idle(&self) {}
 
     /// Returns whether the call was executed elsewhere, so that it does not need a slot from the
-    /// run's pool.
+    /// run's pool. The default is `false`.
     fn has_result(&self, call_id: &str) -> bool {
         let _ = call_id;
         false

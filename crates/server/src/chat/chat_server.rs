@@ -109,13 +109,13 @@ pub(super) struct Usage {
     pub(super) starts: Arc<StartRate>,
 }
 
-/// How a message to a session whose run is active is handled.
+/// The handling of a message to a session whose run is active.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Busy {
-    /// It waits for the end of the run, in memory, and while calls wait for approval.
+    /// The message waits in memory until the run has ended and no call waits for approval.
     #[default]
     Queue,
-    /// It is refused with the status 409.
+    /// The message is refused with the status 409.
     Refuse,
 }
 
@@ -162,8 +162,8 @@ impl ChatServer {
         })
     }
 
-    /// Says that other processes write to the store, so that each request reads what they have
-    /// written.
+    /// Declares that other processes write to the store too, so that each request first reads what
+    /// they have written.
     pub fn with_shared_store(self) -> Self {
         self.update(|settings| settings.sessions.writers = StoreWriters::Several)
     }
@@ -175,8 +175,8 @@ impl ChatServer {
         self.update(|settings| (settings.hub, settings.hub_owner) = (hub, HubOwner::App))
     }
 
-    /// Sets who decides from whom each request comes, and whether it is accepted. Every route is
-    /// asked for.
+    /// Sets the [`Authorize`] that decides from which principal each request comes, and whether it
+    /// is accepted. It is called for every route.
     ///
     /// Each principal has its own sessions. For another principal, they do not exist: their ids
     /// name new sessions.

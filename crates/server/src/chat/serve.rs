@@ -9,12 +9,12 @@ use tokio::net::TcpListener;
 use super::chat_server::ChatServer;
 use crate::serve::{ConnectionLimits, serve, stop_signal};
 
-/// How [`ChatServer::serve`] has ended.
+/// The reason why [`ChatServer::serve`] has ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ServeEnd {
-    /// After a signal, all runs have ended, and the connections were closed.
+    /// After a signal, all runs have ended, and all connections have been closed.
     Complete,
-    /// By a second signal, while runs or connections were active.
+    /// A second signal arrived while runs or connections were active.
     SecondSignal,
 }
 

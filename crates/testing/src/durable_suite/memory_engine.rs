@@ -95,7 +95,8 @@ impl MemoryEngine {
         self
     }
 
-    /// Returns the engine for another attempt at the same run.
+    /// Returns the engine for another attempt at the same run. The attempt first receives the
+    /// recorded results of the earlier attempts.
     pub fn next_attempt(&self) -> Self {
         let (shared, worker) = (Arc::clone(&self.shared), self.worker.clone());
         Self { shared, run: self.run.clone(), position: 0, worker }

@@ -26,7 +26,7 @@ pub struct BodyStream(Arc<Mutex<Option<Pieces>>>);
 type Pieces = BoxStream<'static, io::Result<Bytes>>;
 
 impl BodyStream {
-    /// Creates a body from a stream of chunks.
+    /// Creates a body from a stream of chunks. An empty chunk sends nothing.
     pub fn new(pieces: impl Stream<Item = io::Result<Bytes>> + Send + 'static) -> Self {
         Self(Arc::new(Mutex::new(Some(pieces.boxed()))))
     }

@@ -28,7 +28,8 @@ pub struct McpCall {
 }
 
 impl McpCall {
-    /// Reports progress if the client requested progress by sending a `progressToken`.
+    /// Reports progress if the client requested it by sending a `progressToken`, and otherwise has
+    /// no effect. `total` is the final value of `progress`, if it is known.
     pub async fn progress(&self, progress: f64, total: Option<f64>, message: Option<&str>) {
         let Some(token) = self.meta().get("progressToken") else {
             return;
@@ -43,7 +44,8 @@ impl McpCall {
         self.notify("notifications/progress", params).await;
     }
 
-    /// Sends a notification unchanged, even if it is invalid.
+    /// Sends a notification to the client unchanged, even if it is invalid, for example a log
+    /// message with the method `notifications/message`.
     pub async fn notify(&self, method: &str, params: Value) {
         self.send(notification(method, &params)).await;
     }

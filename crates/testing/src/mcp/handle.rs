@@ -13,7 +13,8 @@ use crate::mcp::tool::McpTool;
 pub struct McpServerHandle(pub(super) Arc<State>);
 
 impl McpServerHandle {
-    /// Returns all messages received so far, over all connections and in order.
+    /// Returns a copy of all messages received so far, over all connections and in order. The list
+    /// never shrinks.
     pub fn received(&self) -> Vec<McpReceived> {
         self.0.log.received()
     }
@@ -26,7 +27,8 @@ impl McpServerHandle {
         methods.filter(|method| !method.is_empty()).map(str::to_owned).collect()
     }
 
-    /// Returns a one-sentence description of each protocol violation by a client.
+    /// Returns a one-sentence description of each protocol violation by a client. A test of a
+    /// client asserts that the list is empty.
     pub fn violations(&self) -> Vec<String> {
         self.0.log.violations()
     }
@@ -35,7 +37,8 @@ impl McpServerHandle {
     /// for the messages received so far, this method returns immediately. `reached` is called again
     /// after each change to the log, and must not use the handle.
     ///
-    /// A test can await this method instead of sleeping.
+    /// A test can await this method instead of sleeping. Dropping the returned future only ends the
+    /// wait.
     pub async fn wait_until(&self, reached: impl FnMut(&[McpReceived]) -> bool) {
         self.0.log.wait_until(reached).await;
     }

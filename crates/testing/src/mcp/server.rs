@@ -60,7 +60,7 @@ impl McpServer {
         self.with_contents(uri, name, mime_type, Contents::Text(text.to_owned()))
     }
 
-    /// Adds a binary resource to the server.
+    /// Adds a binary resource, whose bytes are sent as base64.
     pub fn with_binary_resource(
         self,
         uri: &str,
@@ -129,6 +129,15 @@ impl McpServer {
 
     /// Starts the server on a free port of 127.0.0.1. Dropping the returned [`McpHttpServer`] stops
     /// it and closes its connections.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if no port of 127.0.0.1 is available.
+    ///
+    /// # Panics
+    ///
+    /// Panics if called outside a tokio runtime, or if the runtime's I/O or time driver is not
+    /// enabled.
     pub async fn start_http(self) -> io::Result<McpHttpServer> {
         McpHttpServer::start(self.state).await
     }

@@ -9,7 +9,7 @@ use futures::FutureExt;
 use crate::panic::panic_message;
 use crate::provider_suite::subject::Subject;
 
-/// The reason why a check did not pass.
+/// The reason why a check did not pass: it was skipped, or it failed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnmetClaim {
@@ -28,7 +28,7 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the names of the checks that passed.
+    /// Returns the names of the checks that passed, in the order in which they ran.
     pub fn passed(&self) -> impl Iterator<Item = &'static str> {
         self.claim_results.iter().filter(|(_, result)| result.is_ok()).map(|(claim, _)| *claim)
     }
