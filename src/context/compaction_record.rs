@@ -18,8 +18,9 @@ pub(super) const STALE_USAGE_RECORD_KIND: &str = "recorded";
 
 /// Returns whether the history contains a note that marks a
 /// [reactive](crate::context::mark_reactive_compaction) compaction. An agent then does not compact
-/// the history reactively again: if a request still does not fit into the context window, the run
-/// ends with the reason `context_window`.
+/// the history reactively again: a request that still does not fit into the context window is sent
+/// to the next [fallback](crate::Agent::with_fallback), if any, and otherwise ends the run with the
+/// reason `context_window`.
 pub fn was_reactively_compacted(history: &History) -> bool {
     history.has_compacted_items() && history.newest_first().any(is_reactive_note)
 }

@@ -13,7 +13,8 @@
 /// assert_eq!(BytesDiv4.count("to be or not"), 3);
 /// ```
 pub trait CountTokens: Send + Sync {
-    /// Returns the number of tokens in the text.
+    /// Returns the number of tokens in the text, as the model's tokenizer counts them or as an
+    /// estimate.
     fn count(&self, text: &str) -> u64;
 }
 

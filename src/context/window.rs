@@ -101,7 +101,7 @@ impl Window {
         self
     }
 
-    /// Returns whether requests near the threshold are counted by the provider; see
+    /// Returns whether an agent asks the provider to count the tokens of large requests; see
     /// [`with_provider_counts`](Self::with_provider_counts). A loop of your own then calls
     /// [`Provider::count_tokens`](crate::Provider::count_tokens) before it compacts, as an agent
     /// does.

@@ -121,8 +121,9 @@ impl TraceContexts {
     }
 
     /// Returns whether this set belongs to a call, and was not [created](Self::new) for a run.
-    /// Telemetry code records a run that a tool starts with its call's set, even if the set [is
-    /// recorded](Self::is_recorded). With a recorded set of a run, that run is already recorded.
+    /// Telemetry code records a run that a tool starts with its call's set, unless it is a
+    /// sub-agent's, even if the set [is recorded](Self::is_recorded). With a recorded set of a run,
+    /// that run is already recorded.
     pub fn is_of_call(&self) -> bool {
         self.lock().is_call
     }

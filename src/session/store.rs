@@ -277,7 +277,7 @@ impl<T: Store + ?Sized> Store for std::sync::Arc<T> {
     }
 }
 
-/// Describes a session in a store's session list.
+/// An entry in a store's [session list](Store::list), without the content of the session.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// The session's id.

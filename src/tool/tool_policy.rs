@@ -304,7 +304,7 @@ impl Permission {
         Self { decision: PermissionDecision::Allow, arguments: None }
     }
 
-    /// Requires an approval before the call runs.
+    /// Requires an approval before the call runs, even if its tool does not require one.
     pub fn require_approval() -> Self {
         Self { decision: PermissionDecision::RequireApproval, arguments: None }
     }

@@ -33,7 +33,7 @@ const BACKLOG: u32 = 1_024;
 /// process has no descriptors left.
 const ACCEPT_RETRY_DELAY: Duration = Duration::from_secs(1);
 
-/// The limits of [`serve`] on connections.
+/// The limits of [`serve`] on its connections and on the time that their clients may take.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConnectionLimits {
     /// The maximum number of open connections. Further ones wait in the kernel until another has

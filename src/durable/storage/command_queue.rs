@@ -65,7 +65,7 @@ pub struct CommandWaiter {
     pub timer: Option<String>,
 }
 
-/// Indicates whether a waiter has to wait.
+/// The answer to a waiter: whether it has to wait, and whether it will be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitAnswer {

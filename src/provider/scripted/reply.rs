@@ -187,8 +187,8 @@ impl Reply {
     }
 
     /// Adds a call to the tool `name`, whose arguments are streamed in pieces. The call id is
-    /// generated when the call is streamed. A reply with calls ends with the stop reason
-    /// `tool_calls`.
+    /// generated when the call is streamed. Unless another step ends it, a reply with calls ends
+    /// with the stop reason `tool_calls`.
     pub fn call(self, name: &str, arguments: impl Into<serde_json::Value>) -> Self {
         self.call_raw("", name, &arguments.into().to_string())
     }
