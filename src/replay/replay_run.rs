@@ -144,6 +144,8 @@ impl ReplayRun {
     /// Replays to the end of the next step, and returns the event that ends this step. Returns
     /// `None` if the recording ends before the next step does.
     ///
+    /// If the returned future is dropped, the replay continues from the event that it has reached.
+    ///
     /// # Errors
     ///
     /// Returns an error at the first difference from the recorded run, or the error with which the

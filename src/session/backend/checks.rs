@@ -6,7 +6,11 @@ use std::fmt::Display;
 use crate::error::{Error, ErrorKind};
 use crate::session::Conflict;
 
-/// Rejects an empty session id with an [`InvalidRequest`](ErrorKind::InvalidRequest) error.
+/// Checks that a session id is not empty.
+///
+/// # Errors
+///
+/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if it is.
 pub fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     match id.is_empty() {
         true => Err(Error::new(ErrorKind::InvalidRequest, "a session needs an id")),
@@ -14,7 +18,11 @@ pub fn ensure_id_not_empty(id: &str) -> Result<(), Error> {
     }
 }
 
-/// Rejects an append whose expected version is not the current version, with a [`Conflict`].
+/// Checks that the version which an append expects is the session's current version, `found`.
+///
+/// # Errors
+///
+/// Returns an error with a [`Conflict`] as its source if it is not.
 pub fn ensure_expected_version(id: &str, expected: u64, found: u64) -> Result<(), Error> {
     match expected == found {
         true => Ok(()),
@@ -39,8 +47,12 @@ pub fn ensure_fork_point_exists(id: &str, at: u64, version: Option<u64>) -> Resu
     }
 }
 
-/// Rejects a fork whose id is already in use, with a [`Conflict`]. `version` is the version of the
-/// session with this id, if there is one.
+/// Checks that the id of a fork is not in use. `version` is the version of the session with this
+/// id, if there is one.
+///
+/// # Errors
+///
+/// Returns an error with a [`Conflict`] as its source if there is one.
 pub fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Error> {
     match version {
         Some(found) => Err(Conflict { id: new.to_owned(), expected: 0, found }.into()),
@@ -48,8 +60,12 @@ pub fn ensure_session_absent(new: &str, version: Option<u64>) -> Result<(), Erro
     }
 }
 
-/// Rejects the deletion of a session that has forks, for stores whose forks share the session's
-/// entries. `fork` is the id of a fork, if there is one.
+/// Checks that a session has no forks before it is deleted, for stores whose forks share the
+/// session's entries. `fork` is the id of a fork, if there is one.
+///
+/// # Errors
+///
+/// Returns an [`InvalidRequest`](ErrorKind::InvalidRequest) error if there is one.
 pub fn ensure_has_no_forks(id: &str, fork: Option<impl Display>) -> Result<(), Error> {
     match fork {
         Some(fork) => {
