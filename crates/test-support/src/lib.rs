@@ -23,7 +23,7 @@
 //! | [`seeds`] | one check for many seeds, with all its failures |
 //! | [`sent_at`] | a world whose requests are sent at a fixed time |
 //! | [`session_race`] | processes that compete for the same sessions |
-//! | [`store_suite`] | the claims that hold for stores, beyond those of `session_suite!` |
+//! | [`mod@store_suite`] | the claims that hold for stores, beyond those of `session_suite!` |
 //! | [`stored_format`] | example files of stored data |
 //! | [`stores`] | a store that counts its entries and fails |
 //! | [`temp_folder`] | a folder for the files of one test |

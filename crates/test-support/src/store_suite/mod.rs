@@ -1,7 +1,7 @@
 //! The claims that hold for stores beyond those of `session_suite!`: whole runs, and for stores on
 //! disk, processes that are killed and file operations that fail.
 //!
-//! A test binary creates the tests with [`store_suite!`](crate::store_suite) and
+//! A test binary creates the tests with [`store_suite!`](crate::store_suite!) and
 //! [`disk_store_suite!`](crate::disk_store_suite).
 #![allow(missing_docs, reason = "a test's name is its claim")]
 
