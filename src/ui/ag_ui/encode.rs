@@ -7,11 +7,11 @@ use serde_json::{Map, Value, json};
 use super::event::{AgUiEvent, Interrupt, Outcome, SubagentOutcome, TokenUsage};
 use super::lane::Lane;
 use super::request::RunRequest;
+use super::tombstones::remove_tombstones;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, EndReason, Event, RewriteReason, ToolEvent};
 use crate::item::{
-    Content, Item, ItemKind, Media, MediaSource, Part, PendingCall, ToolResult, escape_call_id,
-    join_call_id,
+    Content, Item, Media, MediaSource, Part, PendingCall, ToolResult, escape_call_id, join_call_id,
 };
 use crate::session::Session;
 use crate::turn::{StopReason, Turn, TurnEvent};
@@ -92,11 +92,12 @@ impl EncodeEvents for AgUiEncoder {
             Event::Appended { why, items, .. } => self.appended(*why, items, out),
             // Removing reasoning that the provider refused changes nothing that the client shows.
             Event::Rewritten { why: RewriteReason::ReasoningRefused, .. } => {}
-            event @ Event::Rewritten { why, items, .. } if event.is_rewrite() => {
-                if *why == RewriteReason::Tombstoned {
-                    self.remove_tombstones(items);
-                }
-                self.snapshot(out);
+            event @ Event::Rewritten { why, from, items, .. } if event.is_rewrite() => {
+                let emptied = match why {
+                    RewriteReason::Tombstoned => self.remove_tombstones(*from, items),
+                    _ => Vec::new(),
+                };
+                self.snapshot_with(emptied, out);
             }
             Event::Turn(event) => {
                 if self.root.is_between_turns && begins_content(event) {
@@ -498,10 +499,6 @@ impl AgUiEncoder {
         }
     }
 
-    fn snapshot(&self, out: &mut Vec<u8>) {
-        self.snapshot_with(Vec::new(), out);
-    }
-
     /// Sends all messages, including unfinished messages from sub-agents.
     fn snapshot_with(&self, emptied: Vec<Value>, out: &mut Vec<u8>) {
         let mut messages = self.messages.clone();
@@ -512,34 +509,11 @@ impl AgUiEncoder {
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
     }
 
-    /// Removes the messages whose items have become tombstones. A history does not contain message
-    /// ids, so messages are identified by their content or call ids.
-    fn remove_tombstones(&mut self, items: &[Item]) {
-        for item in items.iter().filter(|item| item.tombstone) {
-            match &item.kind {
-                ItemKind::ToolResult(ToolResult { call_id: id, .. }) => {
-                    self.messages.retain(|message| message["toolCallId"] != id.as_str());
-                }
-                ItemKind::ToolCall(call) => {
-                    for message in &mut self.messages {
-                        if let Some(calls) = message["toolCalls"].as_array_mut() {
-                            calls.retain(|other| other["id"] != call.call_id.as_str());
-                        }
-                    }
-                }
-                ItemKind::Text { text } => self.remove_last("assistant", text),
-                ItemKind::User { content } => self.remove_last("user", &content.text()),
-                ItemKind::Reasoning { text } => self.remove_last("reasoning", text),
-                ItemKind::System { .. } | ItemKind::Other => {}
-            }
-        }
-    }
-
-    fn remove_last(&mut self, role: &str, text: &str) {
-        let is_it = |message: &Value| message["role"] == role && message["content"] == text;
-        if let Some(at) = self.messages.iter().rposition(is_it) {
-            self.messages.remove(at);
-        }
+    /// Removes the items that have become tombstones from the messages, and returns the reasoning
+    /// messages that the next snapshot must empty.
+    fn remove_tombstones(&mut self, from: usize, items: &[Item]) -> Vec<Value> {
+        let history = self.session.as_ref().map(Session::history);
+        remove_tombstones(&mut self.messages, history.as_ref(), from, items)
     }
 
     fn finished(&mut self, outcome: &crate::event::Outcome, out: &mut Vec<u8>) {

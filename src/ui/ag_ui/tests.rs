@@ -393,22 +393,144 @@ async fn a_loaded_call_of_an_incomplete_turn_is_answered() {
     assert_eq!(messages[1]["content"], "Let me");
 }
 
+/// A session with a picture, a turn with reasoning, text and a call whose id contains separators,
+/// the result of the call, and an answer. Returns it with the messages that a page shows.
+async fn session_with_a_picture_and_a_call() -> (Session, Agent, Vec<Value>) {
+    let model = Scripted::new([
+        Reply::new().think("Hm.").say("Reading.").call_raw("r/1~0", "read", "{}").say("Soon."),
+        Reply::new().think("So.").say("It is a cat."),
+        Reply::text("Yes."),
+    ]);
+    let read = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let agent = Agent::new(model).with_tool(Tool::raw(read, |_, _| async { "cat" }).unwrap());
+    let session = Session::open(MemoryStore::new(), "c").await.unwrap();
+    let question = Item::user(vec!["What is it?".into(), Part::image("image/png", b"\0\0\0")]);
+    session.run(&agent, question).await.unwrap().outcome().await.unwrap();
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let mut messages = settings.load_messages(&session, &agent).await.unwrap();
+    messages.push(json!({ "id": "u9", "role": "user", "content": "Sure?" }));
+    (session, agent, messages)
+}
+
+/// The messages of a client that has sent `messages` and received these events: for each message,
+/// its role, its content, and its calls. Like real clients, it keeps reasoning that is missing from
+/// a snapshot.
+fn shown_by_client(messages: &[Value], events: &[Value]) -> Vec<String> {
+    let mut shown = messages.to_vec();
+    for event in events.iter().filter(|event| event["type"] == "MESSAGES_SNAPSHOT") {
+        let snapshot = event["messages"].as_array().unwrap();
+        let is_known = |it: &Value| snapshot.iter().any(|other| other["id"] == it["id"]);
+        let kept = shown.iter().filter(|it| it["role"] == "reasoning" && !is_known(it)).cloned();
+        shown = kept.collect::<Vec<_>>().into_iter().chain(snapshot.iter().cloned()).collect();
+    }
+    let line = |message: &Value| {
+        let calls = message["toolCalls"].as_array().map_or(0, Vec::len);
+        let content = match &message["content"] {
+            Value::Array(_) => "a picture",
+            content => content.as_str().unwrap_or_default(),
+        };
+        let calls = if calls > 0 { " and a call" } else { "" };
+        format!("{}: {content}{calls}", message["role"].as_str().unwrap())
+    };
+    let is_visible = |message: &&Value| message["role"] != "reasoning" || message["content"] != "";
+    shown.iter().filter(is_visible).map(line).collect()
+}
+
 #[tokio::test]
-async fn tombstoned_items_are_removed_from_a_clients_messages() {
-    let agent = Agent::new(Scripted::new(["Hello!", "Hello again!", "Bye."]));
+async fn tombstones_are_removed_from_the_messages_that_a_client_has_sent() {
+    let all = [
+        "user: a picture",
+        "reasoning: Hm.",
+        "assistant: Reading.Soon. and a call",
+        "tool: cat",
+        "reasoning: So.",
+        "assistant: It is a cat.",
+        "user: Sure?",
+    ];
+    let cases: [(&[usize], &[&str]); 5] = [
+        // The reasoning of a turn is marked together with any other item of it.
+        (&[2], &[all[0], "assistant: Soon. and a call", all[3], all[4], all[5], all[6]]),
+        (&[4], &[all[0], "assistant: Reading. and a call", all[3], all[4], all[5], all[6]]),
+        (&[3], &[all[0], "assistant: Reading.Soon.", all[4], all[5], all[6]]),
+        (&[0, 2, 3, 4], &[all[4], all[5], all[6]]),
+        (&[7], &[all[0], all[1], all[2], all[3], all[6]]),
+    ];
+    for (positions, expected) in cases {
+        for has_session in [true, false] {
+            let (session, agent, messages) = session_with_a_picture_and_a_call().await;
+            assert_eq!(shown_by_client(&messages, &[]), all);
+            let settings = AgUi::new(&parse(&request(&json!(messages))).unwrap());
+            let events = match has_session {
+                true => {
+                    let run = session.run(&agent, "Sure?").await.unwrap();
+                    run.tombstone(positions.iter().copied()).unwrap();
+                    events(settings.with_session(&session).respond(run)).await
+                }
+                false => {
+                    let run = agent.run_from(session.history(), "Sure?");
+                    run.tombstone(positions.iter().copied()).unwrap();
+                    events(settings.respond(run)).await
+                }
+            };
+            let mut shown = shown_by_client(&messages, &events);
+            let mut expected: Vec<_> = expected.iter().map(|&line| line.to_owned()).collect();
+            // A client decides where it keeps reasoning.
+            shown.sort();
+            expected.sort();
+            assert_eq!(shown, expected, "{positions:?}, {has_session}");
+            if has_session {
+                let loaded = AgUi::new(&parse(&hello()).unwrap());
+                let loaded = loaded.load_messages(&session, &agent).await.unwrap();
+                let mut shown = shown_by_client(&loaded, &[]);
+                expected.push("assistant: Yes.".to_owned());
+                shown.sort();
+                expected.sort();
+                assert_eq!(shown, expected, "{positions:?}, loaded");
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn of_equal_messages_only_the_tombstone_is_removed() {
+    let agent = Agent::new(Scripted::new(["Same.", "Same.", "Bye."]));
     let session = session_after(&agent).await;
-    session.run(&agent, "More").await.unwrap().outcome().await.unwrap();
-    // While a run streams, the client receives its messages without the item.
+    session.run(&agent, "Go").await.unwrap().outcome().await.unwrap();
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    let settings = AgUi::new(&parse(&request(&json!(messages))).unwrap()).with_session(&session);
     let run = session.run(&agent, "Go").await.unwrap();
     run.tombstone([1]).unwrap();
-    let settings = AgUi::new(&parse(&hello()).unwrap()).with_session(&session);
-    let loaded = settings.load_messages(&session, &agent).await.unwrap();
-    assert!(json!(loaded).to_string().contains("Hello!"));
-    let sent = json!(events(settings.clone().respond(run)).await).to_string();
-    assert!(!sent.contains("Hello!") && sent.contains("Bye."), "{sent}");
+    let events = events(settings.respond(run)).await;
+    let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    let ids: Vec<_> = snapshot["messages"].as_array().unwrap().iter().map(|it| &it["id"]).collect();
+    assert_eq!(ids, [&messages[0]["id"], &messages[2]["id"], &messages[3]["id"]]);
+}
 
-    let loaded = json!(settings.load_messages(&session, &agent).await.unwrap()).to_string();
-    assert!(!loaded.contains("Hello!") && loaded.contains("Hello again!"), "{loaded}");
+#[tokio::test]
+async fn a_turn_that_becomes_tombstones_in_its_own_run_is_removed_with_its_reasoning() {
+    let model = Scripted::new([
+        Reply::new().think("Hm.").say("Reading.").call("read", json!({})),
+        Reply::text("Done."),
+    ]);
+    let read = ToolSpec::new("read", "Reads", json!({ "type": "object" }));
+    let agent = Agent::new(model).with_tool(Tool::raw(read, |_, _| async { "cat" }).unwrap());
+    let mut run = agent.run("Hi");
+    let mut collected = Vec::new();
+    while let Some(event) = run.next().await {
+        if event.as_ref().unwrap().tool_output().is_some() {
+            run.tombstone([2, 3]).unwrap();
+        }
+        collected.push(event);
+    }
+    let events =
+        events(AgUi::new(&parse(&hello()).unwrap()).respond(stream::iter(collected))).await;
+    let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    let shown: Vec<_> = snapshot["messages"].as_array().unwrap().iter().collect();
+    assert_eq!(shown.len(), 2, "{snapshot}");
+    assert_eq!((&shown[0]["content"], &shown[1]["content"]), (&json!("Hi"), &json!("")));
+    let reasoning = events.iter().find(|event| event["type"] == "REASONING_START").unwrap();
+    assert_eq!(shown[1]["id"], reasoning["messageId"]);
 }
 
 #[tokio::test]

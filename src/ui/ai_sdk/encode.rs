@@ -107,8 +107,9 @@ impl EncodeEvents for AiSdkEncoder {
             }
             // Removing reasoning that the provider refused changes nothing that the client shows.
             Event::Rewritten { why: RewriteReason::ReasoningRefused, .. } => {}
-            event @ Event::Rewritten { from, to, .. } if event.is_rewrite() => {
-                self.push_data_part("data-compacted", json!({ "from": from, "to": to }), out);
+            event @ Event::Rewritten { why, from, to, .. } if event.is_rewrite() => {
+                let data = json!({ "why": why, "from": from, "to": to });
+                self.push_data_part("data-compacted", data, out);
             }
             Event::Finished(outcome) => self.finished(outcome, out),
             Event::Appended { .. }

@@ -22,8 +22,9 @@
 //! that are meant only for the model are not sent.
 //!
 //! The stream cannot remove parts that it has sent. If items become tombstones while a page shows
-//! them, the page receives `data-compacted` and keeps their parts until it loads the messages
-//! again, since [`AiSdk::load_messages`] leaves tombstones out.
+//! them, the page receives `data-compacted` with `"why": "tombstoned"` instead of `"compacted"`,
+//! and keeps their parts until it loads the messages again: [`AiSdk::load_messages`] leaves
+//! tombstones out.
 //!
 //! If a sub-agent's call needs approval, it is sent as `data-approval`, and approval is requested
 //! on the tool call that started the sub-agent. The answer applies to all of the sub-agent's calls

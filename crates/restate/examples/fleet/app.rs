@@ -18,6 +18,7 @@ use crate::guard::end_with_input;
 use crate::routes;
 use crate::session_copy::SessionCopy;
 use crate::settings::{POSTGRES, RESTATE, io_error, listen, required, variable};
+use crate::views::KnownTitle;
 
 /// The state that all requests share.
 pub(crate) struct App {
@@ -28,7 +29,7 @@ pub(crate) struct App {
     pub(crate) hub: Option<Hub>,
     pub(crate) copy: SessionCopy,
     /// The first words of the sessions in the list, by session id.
-    pub(crate) titles: Mutex<HashMap<String, String>>,
+    pub(crate) titles: Mutex<HashMap<String, KnownTitle>>,
 }
 
 pub(crate) async fn run(flags: &Flags) -> Result<(), Error> {

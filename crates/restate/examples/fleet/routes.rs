@@ -27,7 +27,7 @@ use crate::requests::{
     VerdictBody, WaitingCalls, check_session_id, idempotency_key,
 };
 use crate::response::to_axum;
-use crate::views::{self, LIST_PAGE, ListedSession, next_position, parse_position};
+use crate::views::{self, KnownTitle, LIST_PAGE, ListedSession, next_position, parse_position};
 use crate::{AGENT, access, page_files, store_events};
 
 /// The parsed body of a request, or the reason why it cannot be parsed.
@@ -246,7 +246,7 @@ async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> An
         };
         sessions.push(ListedSession::new(
             info,
-            title(&app, &info.id).await,
+            title(&app, info).await,
             is_running,
             &ErrorTexts::shown(),
         ));
@@ -254,16 +254,15 @@ async fn list(State(app): State<Arc<App>>, Query(query): Query<ListQuery>) -> An
     Ok(Json(json!({ "sessions": sessions, "next": next_position(&page) })))
 }
 
-/// The beginning of the user's first message, which does not change.
-async fn title(app: &App, id: &str) -> String {
+/// The beginning of the user's first message.
+async fn title(app: &App, info: &SessionInfo) -> String {
     let titles = || app.titles.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(title) = titles().get(id) {
-        return title.clone();
-    }
-    let entries = app.copy.store().load(id, 0).await.ok().flatten().unwrap_or_default();
-    let Some(title) = views::title(&entries) else { return String::new() };
-    titles().insert(id.to_owned(), title.clone());
-    title
+    let known = titles().get(&info.id).cloned();
+    let found = KnownTitle::load(app.copy.store(), info, known).await;
+    let Some(found) = found else { return String::new() };
+    let text = found.text.clone();
+    titles().insert(info.id.clone(), found);
+    text
 }
 
 async fn messages(

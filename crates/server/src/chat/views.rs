@@ -8,8 +8,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use axum::http::StatusCode;
 use serde::Serialize;
 use serde_json::{Value, json};
+use turnstream::event::RewriteReason;
 use turnstream::item::{Content, Item};
-use turnstream::session::{Entry, Session, SessionInfo, SessionState};
+use turnstream::session::{Entry, Session, SessionInfo, SessionState, Store};
 use turnstream::ui::ErrorTexts;
 use turnstream::{Error, ErrorKind};
 
@@ -65,13 +66,61 @@ impl ListedSession {
     }
 }
 
-/// The beginning of the user's first message.
-pub(crate) fn title(entries: &[Entry]) -> Option<String> {
-    let user_text = |entry: &Entry| match entry {
-        Entry::Item(item) => item.as_user().map(Content::text),
-        _ => None,
-    };
-    let text = entries.iter().find_map(user_text)?;
+/// A session's title.
+#[derive(Clone)]
+pub(crate) struct KnownTitle {
+    pub(crate) text: String,
+    /// The number of entries that were read to determine it.
+    version: u64,
+}
+
+impl KnownTitle {
+    /// Loads the title of a session, unless the known one is current. A known title changes only if
+    /// items become tombstones, so otherwise only the new entries are read. Returns `None` if the
+    /// session has no title or cannot be read.
+    pub(crate) async fn load(
+        store: &dyn Store,
+        info: &SessionInfo,
+        known: Option<Self>,
+    ) -> Option<Self> {
+        // A deleted session may have been created again.
+        if let Some(known) = known.filter(|known| known.version <= info.version) {
+            if known.version == info.version {
+                return Some(known);
+            }
+            let new = store.load(&info.id, known.version).await.ok()??;
+            let is_change = |entry: &Entry| {
+                matches!(entry, Entry::Rewritten { why: RewriteReason::Tombstoned, .. })
+            };
+            if !new.iter().any(is_change) {
+                let version = known.version + new.len() as u64;
+                return Some(Self { version, ..known });
+            }
+        }
+        let entries = store.load(&info.id, 0).await.ok()??;
+        Some(Self { text: title(&entries)?, version: entries.len() as u64 })
+    }
+}
+
+/// The beginning of the user's first message that is not a tombstone.
+fn title(entries: &[Entry]) -> Option<String> {
+    let mut messages: Vec<&Content> = Vec::new();
+    for entry in entries {
+        match entry {
+            Entry::Item(item) if !item.tombstone => messages.extend(item.as_user()),
+            Entry::Rewritten { why: RewriteReason::Tombstoned, items, .. } => {
+                // The positions are those in a history that may have been compacted.
+                let removed = items.iter().filter(|item| item.tombstone).filter_map(Item::as_user);
+                for content in removed {
+                    if let Some(at) = messages.iter().rposition(|it| *it == content) {
+                        messages.remove(at);
+                    }
+                }
+            }
+            _ => {}
+        }
+    }
+    let text = messages.first()?.text();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = text.chars().take(MAX_TITLE).collect();
     if title.len() < text.len() {

@@ -2,9 +2,11 @@
 
 use axum::http::Method;
 use serde_json::{Value, json};
-use turnstream::Item;
 use turnstream::agent::Budget;
-use turnstream::session::{JsonLinesStore, Store};
+use turnstream::event::RewriteReason;
+use turnstream::item::TombstoneEdit;
+use turnstream::session::{Entry, JsonLinesStore, Store};
+use turnstream::{History, Item};
 use turnstream_server::{AllowedSites, ChatServer, Principal, presented_key};
 
 use super::support::{Chat, SECRET, agent, read_until, two_users};
@@ -220,6 +222,30 @@ async fn principals_list_only_their_own_sessions() {
         chat.stored("bob/b").await.len(),
         chat.stored(&format!("bob/{}", fork.as_str().unwrap())).await.len()
     );
+}
+
+#[tokio::test]
+async fn a_title_does_not_contain_a_message_that_became_a_tombstone() {
+    let chat = Chat::start(|server| server);
+    let items = ["My key is 1234.", "What is a key?"].map(Item::user);
+    let entries: Vec<Entry> = items.iter().cloned().map(Entry::from).collect();
+    chat.store.append("ada/s", 0, entries).await.unwrap();
+    let title = async || {
+        chat.get("ada", "/sessions").await.json()["sessions"][0]["title"]
+            .as_str()
+            .unwrap()
+            .to_owned()
+    };
+    assert_eq!(title().await, items[0].as_user().unwrap().text());
+    chat.store.append("ada/s", 2, vec![Item::user("Hello?").into()]).await.unwrap();
+    assert_eq!(title().await, items[0].as_user().unwrap().text());
+
+    let edits = History::from_items("s", items.clone()).tombstone_edits([0]).unwrap();
+    let TombstoneEdit { from, to, items: replaced } = edits.into_iter().next().unwrap();
+    let why = RewriteReason::Tombstoned;
+    let entry = Entry::Rewritten { why, from, to, items: replaced };
+    chat.store.append("ada/s", 3, vec![entry]).await.unwrap();
+    assert_eq!(title().await, items[1].as_user().unwrap().text());
 }
 
 #[tokio::test]

@@ -1,0 +1,278 @@
+//! Removes the items that have become tombstones from a client's messages.
+
+use std::borrow::Cow;
+
+use serde_json::Value;
+
+use super::encode::content_to_json;
+use crate::item::{Content, History, Item, ItemKind, escape_call_id};
+
+/// Removes items from the client's messages after the items at `from` became `items`, some of which
+/// are tombstones. A message of which nothing is left is removed as well.
+///
+/// A history contains no message ids. So the messages are found by comparing them with the history,
+/// from their ends: a call and a result by the id of the call, and other messages by their whole
+/// content. Without a history, only `items` are compared.
+///
+/// Returns the reasoning messages that were removed, without their text. They must be part of the
+/// next snapshot, because a client keeps reasoning messages that are missing from it.
+pub(super) fn remove_tombstones(
+    messages: &mut Vec<Value>,
+    history: Option<&History>,
+    from: usize,
+    items: &[Item],
+) -> Vec<Value> {
+    let is_range = |history: &&History| {
+        history
+            .iter()
+            .skip(from)
+            .take(items.len())
+            .map(|item| &item.kind)
+            .eq(items.iter().map(|item| &item.kind))
+    };
+    // The history of a reader that is late may already have been compacted.
+    let shown = match history.filter(is_range) {
+        Some(history) => shown_items(history.iter(), from..from + items.len()),
+        None => shown_items(items.iter(), 0..items.len()),
+    };
+    let mut emptied = Vec::new();
+    let mut end = messages.len();
+    for group in groups(&shown).into_iter().rev() {
+        let Some(at) = group.find_message(&messages[..end]) else { continue };
+        end = at - group.remove_from(messages, at, &mut emptied).min(at);
+    }
+    emptied
+}
+
+/// An item that the client shows.
+struct ShownItem<'a> {
+    item: &'a Item,
+    /// Whether the item has just become a tombstone.
+    is_removed: bool,
+    /// Whether the item is the last one of its turn.
+    ends_turn: bool,
+}
+
+/// Returns the items without those that had become tombstones before. The tombstones in the range
+/// are new.
+fn shown_items<'a>(
+    items: impl Iterator<Item = &'a Item>,
+    range: std::ops::Range<usize>,
+) -> Vec<ShownItem<'a>> {
+    let mut shown: Vec<ShownItem<'a>> = Vec::new();
+    for (at, item) in items.enumerate() {
+        let is_removed = item.tombstone && range.contains(&at);
+        if item.tombstone && !is_removed {
+            continue;
+        }
+        shown.push(ShownItem { item, is_removed, ends_turn: item.turn.is_some() });
+    }
+    // The metadata of a turn has moved to its last item that is not a tombstone.
+    for at in (1..shown.len()).rev() {
+        let moves = shown[at].is_removed
+            && shown[at].item.is_model_output()
+            && !shown[at].ends_turn
+            && shown[at - 1].ends_turn
+            && shown.get(at + 1).is_none_or(|next| !next.item.is_model_output());
+        if moves {
+            (shown[at - 1].ends_turn, shown[at].ends_turn) = (false, true);
+        }
+    }
+    shown
+}
+
+/// Consecutive items that are one message of the client, apart from reasoning.
+struct Group<'a, 'i>(&'a [ShownItem<'i>]);
+
+fn groups<'a, 'i>(shown: &'a [ShownItem<'i>]) -> Vec<Group<'a, 'i>> {
+    let is_one_turn = |item: &ShownItem<'i>, next: &ShownItem<'i>| {
+        item.item.is_model_output() && next.item.is_model_output() && !item.ends_turn
+    };
+    shown.chunk_by(is_one_turn).map(Group).collect()
+}
+
+impl Group<'_, '_> {
+    /// Returns the position of the group's last message. If nothing but reasoning is in the group,
+    /// that is a reasoning message.
+    fn find_message(&self, messages: &[Value]) -> Option<usize> {
+        if let Some(at) = messages.iter().rposition(|message| self.is_in(message)) {
+            return Some(at);
+        }
+        // Of a turn of which only a part is known, the message contains more than this part.
+        let text = self.text(|_| true);
+        let contains = |message: &Value| {
+            let content = message["content"].as_str().unwrap_or_default();
+            message["role"] == "assistant" && content.contains(&text) && !is_of_sub_agent(message)
+        };
+        let is_part = self.0.iter().all(|shown| shown.item.is_model_output() && shown.is_removed);
+        match is_part && !text.is_empty() {
+            true => messages.iter().rposition(contains),
+            false => None,
+        }
+    }
+
+    fn is_in(&self, message: &Value) -> bool {
+        if is_of_sub_agent(message) {
+            return false;
+        }
+        let role = message["role"].as_str().unwrap_or_default();
+        match self.0.first().map(|shown| &shown.item.kind) {
+            Some(ItemKind::User { content }) => {
+                role == "user" && is_content(&message["content"], content)
+            }
+            Some(ItemKind::ToolResult(result)) => {
+                message["toolCallId"] == *escape_call_id(&result.call_id)
+            }
+            Some(ItemKind::System { .. }) | None => false,
+            Some(
+                ItemKind::Text { .. }
+                | ItemKind::Reasoning { .. }
+                | ItemKind::ToolCall(_)
+                | ItemKind::Other,
+            ) => self.is_turn_in(message, role),
+        }
+    }
+
+    fn is_turn_in(&self, message: &Value, role: &str) -> bool {
+        let calls = message["toolCalls"].as_array().map_or(&[][..], Vec::as_slice);
+        let text = self.text(|_| true);
+        match self.call_ids(|_| true).next() {
+            Some(id) => calls.iter().any(|call| call["id"] == *id),
+            None if !text.is_empty() => {
+                role == "assistant" && calls.is_empty() && message["content"] == *text
+            }
+            None => {
+                role == "reasoning" && self.removed_reasoning().any(|it| message["content"] == it)
+            }
+        }
+    }
+
+    /// Returns the text of those items of the group that pass the filter.
+    fn text(&self, filter: impl Fn(&ShownItem<'_>) -> bool) -> String {
+        self.0
+            .iter()
+            .filter(|shown| filter(shown))
+            .filter_map(|shown| shown.item.as_text())
+            .collect()
+    }
+
+    /// Returns the ids of calls, as the client knows them.
+    fn call_ids(
+        &self,
+        filter: impl Fn(&ShownItem<'_>) -> bool,
+    ) -> impl Iterator<Item = Cow<'_, str>> {
+        let calls = self.0.iter().filter(move |shown| filter(shown));
+        calls.filter_map(|shown| Some(escape_call_id(&shown.item.as_tool_call()?.call_id)))
+    }
+
+    fn removed_reasoning(&self) -> impl Iterator<Item = &str> {
+        self.0.iter().filter(|shown| shown.is_removed).filter_map(|shown| match &shown.item.kind {
+            ItemKind::Reasoning { text } => Some(text.as_str()),
+            _ => None,
+        })
+    }
+
+    /// Removes the group's tombstones from the message at `at` and from its reasoning messages.
+    /// Returns how many of the removed messages were before `at`.
+    fn remove_from(&self, messages: &mut Vec<Value>, at: usize, emptied: &mut Vec<Value>) -> usize {
+        if !self.0.iter().any(|shown| shown.is_removed) {
+            return 0;
+        }
+        if self.0.iter().any(|shown| shown.item.is_model_output()) {
+            return self.remove_from_turn(messages, at, emptied);
+        }
+        messages.remove(at);
+        0
+    }
+
+    fn remove_from_turn(
+        &self,
+        messages: &mut Vec<Value>,
+        at: usize,
+        emptied: &mut Vec<Value>,
+    ) -> usize {
+        let id = messages[at]["id"].as_str().map(str::to_owned).unwrap_or_default();
+        if messages[at]["role"] == "assistant" {
+            let message = &mut messages[at];
+            self.remove_text(message);
+            if let Some(calls) = message["toolCalls"].as_array_mut() {
+                let removed: Vec<_> = self.call_ids(|shown| shown.is_removed).collect();
+                calls.retain(|call| !removed.iter().any(|id| call["id"] == **id));
+            }
+            let is_empty = |field: &str| match &message[field] {
+                Value::Null => true,
+                Value::String(text) => text.is_empty(),
+                Value::Array(values) => values.is_empty(),
+                _ => false,
+            };
+            if is_empty("content") && is_empty("toolCalls") {
+                messages.remove(at);
+            }
+        }
+        let mut before = 0;
+        for text in self.removed_reasoning() {
+            let is_it =
+                |message: &Value| message["role"] == "reasoning" && message["content"] == text;
+            // The ids of a turn's reasoning begin with the id of its message.
+            let of_turn = |message: &Value| {
+                let own = message["id"].as_str().and_then(|it| it.strip_prefix(&id));
+                own.is_some_and(|rest| rest.starts_with("-r")) && is_it(message)
+            };
+            let end = (at + 1).min(messages.len());
+            let found = messages.iter().rposition(of_turn);
+            if let Some(found) = found.or_else(|| messages[..end].iter().rposition(is_it)) {
+                let mut reasoning = messages.remove(found);
+                if let Some(fields) = reasoning.as_object_mut() {
+                    fields.insert("content".to_owned(), "".into());
+                    fields.remove("encryptedValue");
+                }
+                emptied.push(reasoning);
+                before += usize::from(found < at);
+            }
+        }
+        before
+    }
+
+    /// Removes the text of the tombstones from the message's content.
+    fn remove_text(&self, message: &mut Value) {
+        let Some(content) = message["content"].as_str() else { return };
+        let left = if content == self.text(|_| true) {
+            self.text(|shown| !shown.is_removed)
+        } else {
+            let removed = self.0.iter().filter(|shown| shown.is_removed);
+            let texts = removed.filter_map(|shown| shown.item.as_text());
+            texts.fold(content.to_owned(), |left, text| left.replacen(text, "", 1))
+        };
+        if let Some(fields) = message.as_object_mut() {
+            match left.is_empty() {
+                true => drop(fields.remove("content")),
+                false => drop(fields.insert("content".to_owned(), left.into())),
+            }
+        }
+    }
+}
+
+/// Returns whether a message comes from a sub-agent, whose history is another one.
+fn is_of_sub_agent(message: &Value) -> bool {
+    !message["subagentRunId"].is_null()
+}
+
+/// Returns whether a message of the user has this content. Only the text and the data of parts are
+/// compared.
+fn is_content(message: &Value, content: &Content) -> bool {
+    let parts = |value: &Value| -> Vec<(String, Value)> {
+        let data = |part: &Value| match &part["source"]["value"] {
+            Value::Null => part["text"].clone(),
+            value => value.clone(),
+        };
+        match value.as_array() {
+            Some(parts) => parts
+                .iter()
+                .map(|part| (part["type"].as_str().unwrap_or_default().to_owned(), data(part)))
+                .collect(),
+            None => vec![("text".to_owned(), value.clone())],
+        }
+    };
+    // Input that was sent during a run is shown without its files.
+    *message == *content.text() || parts(message) == parts(&content_to_json(content))
+}
