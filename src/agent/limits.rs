@@ -78,7 +78,9 @@ pub struct Limits {
     /// [`Repeating`](crate::event::EndReason::Repeating). The default is 0, which disables this
     /// limit. A fix is a change that a tool [records](crate::tool::ToolContext::record_change). It
     /// has failed if the next recorded [check](crate::item::Evidence) does not pass. Several
-    /// changes before a check count as one fix, and a check that passes resets the count.
+    /// changes before a check count as one fix, and a check that passes resets the count. The
+    /// [evidence policy](crate::agent::evidence::RequireEvidence::verdict) decides what is a change
+    /// and what is a check that passes, or its default if the agent has none.
     pub end_after_failed_fixes: u32,
     /// The maximum total size, in bytes, of the text, reasoning and arguments in a turn. The
     /// default is 64 MiB; `usize::MAX` disables the limit. A larger turn is cut off: the run ends

@@ -219,6 +219,9 @@ impl State {
     /// [`before_stop`](crate::agent::hook::Hook::before_stop) hook has returned, and in a state
     /// that was created with [`new`](Self::new).
     ///
+    /// A recorded or durable run stores the reports of deciding hooks with the value of the effect
+    /// in which they decide. The reports of observing hooks are not stored with an effect.
+    ///
     /// ```
     /// use std::sync::Arc;
     ///

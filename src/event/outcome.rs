@@ -97,9 +97,10 @@ pub struct Outcome {
     /// run's last change, and no failed check remains. The field can be set even if the agent does
     /// not [require evidence](crate::Agent::with_evidence).
     pub proof: Option<Box<Evidence>>,
-    /// The reason why the work of a run that did not complete is not proven: a failed check, or a
-    /// change that no check followed. Set only if the agent [requires
-    /// evidence](crate::Agent::with_evidence).
+    /// The reason why the work of a run that did not complete is not proven: a failed check, a
+    /// change that no check followed, or no check at all. Set only if the agent [requires
+    /// evidence](crate::Agent::with_evidence), or if a hook ended the run with the reason
+    /// [`Unproven`](EndReason::Unproven).
     pub unproven: Option<Box<str>>,
     /// The [action](crate::Tool::stop) by which the model ended the run, if any.
     pub stop_action: Option<Box<StopAction>>,

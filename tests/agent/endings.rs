@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex};
 
 use serde_json::json;
+use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, CallDecision, StopDecision};
 use turnstream::agent::{Agent, Budget, Limits};
 use turnstream::event::{EndReason, InterruptedPhase};
@@ -132,6 +133,24 @@ fn every_outcome_has_the_history_the_new_items_and_the_usage() {
                  malformed max_turns pending provider_error refused repeating stop_hook_prevented \
                  stopped truncated unproven";
     assert_eq!(seen.into_iter().collect::<Vec<_>>(), known.split(' ').collect::<Vec<_>>());
+}
+
+#[test]
+fn every_ending_but_a_completed_one_says_what_is_unproven() {
+    for (reason, agent) in agents_by_end_reason() {
+        let without_policy = run_or_interrupt(&agent);
+        let expected = (reason == EndReason::Unproven).then_some("why");
+        assert_eq!(without_policy.unproven.as_deref(), expected, "{reason}");
+
+        let outcome = run_or_interrupt(&agent.with_evidence(RequireEvidence::new()));
+        // The claim of the agent that completes is rejected, and its script ends.
+        if reason != EndReason::Completed {
+            assert_eq!(outcome.reason, reason);
+        }
+        assert_eq!(outcome.unproven.as_deref(), Some("no check was recorded"), "{reason}");
+        let json = serde_json::to_value(&outcome).unwrap();
+        assert_eq!(json["unproven"], "no check was recorded");
+    }
 }
 
 /// The notifications that hooks receive at the end of a run.

@@ -765,3 +765,51 @@ async fn a_run_ends_after_too_many_failed_fixes_in_a_row() {
     let many = (0..5).flat_map(|_| failed()).chain(["Done.".into()]).collect();
     assert_eq!(run(many, 0).await.reason, EndReason::Completed);
 }
+
+#[tokio::test]
+async fn evidence_that_only_the_policy_reads_as_a_check_bounds_the_fixes() {
+    let review = Tool::raw(spec("review"), |_, cx: ToolContext| async move {
+        cx.record_evidence(json!({ "rejected": true }));
+        "rejected"
+    });
+    let run = |policy: Option<RequireEvidence>| {
+        let review_call = || Reply::new().call("review", json!({}));
+        let replies = [edit_call(), review_call(), edit_call(), review_call(), "Done.".into()];
+        let limits = Limits { end_after_failed_fixes: 2, ..Limits::default() };
+        let tools = edit_and_check_tools().into_iter().chain([review.as_ref().unwrap().clone()]);
+        let agent = Agent::new(Scripted::new(replies)).with_tools(tools).with_limits(limits);
+        let agent = match policy {
+            Some(policy) => agent.with_evidence(policy),
+            None => agent,
+        };
+        async move { agent.run("go").outcome().await }
+    };
+    let mut policy = RequireEvidence::new();
+    policy.evidence_parser = Arc::new(|json| {
+        (json.to_value()["rejected"] == true).then(|| Evidence::from_command("review", 1))
+    });
+    let outcome = run(Some(policy)).await;
+    assert_eq!((outcome.reason, outcome.turns), (EndReason::Repeating, 4));
+    assert_eq!(outcome.why.as_deref(), Some("a check still fails after 2 fixes"));
+    assert_eq!(run(None).await.reason, EndReason::Completed);
+}
+
+#[tokio::test]
+async fn a_run_without_changes_is_unproven_at_its_limit_unless_only_changes_need_evidence() {
+    let at_limit = |only_after_changes, replies: Vec<Reply>| {
+        let policy = RequireEvidence { only_after_changes, ..RequireEvidence::new() };
+        let limits = limits_with_max_turns(u32::try_from(replies.len()).unwrap());
+        let agent = Agent::new(Scripted::new(replies)).with_tools(edit_and_check_tools());
+        let agent = agent.with_evidence(policy).with_limits(limits);
+        async move { agent.run("go").outcome().await }
+    };
+    let unknown = || Reply::new().call("unknown", json!({}));
+    let outcome = at_limit(false, vec![unknown()]).await;
+    assert_outcome(&outcome, EndReason::MaxTurns, 1, None);
+    assert_eq!(outcome.unproven.as_deref(), Some(NO_CHECK_MESSAGE));
+    assert_eq!(at_limit(true, vec![unknown()]).await.unproven, None);
+    // A failed check without a change does not keep such a run from completing either.
+    assert_eq!(at_limit(true, vec![check_call("test", 1)]).await.unproven, None);
+    let changed = at_limit(true, vec![edit_call()]).await;
+    assert_eq!(changed.unproven.as_deref(), Some(UNCHECKED_CHANGE_MESSAGE));
+}

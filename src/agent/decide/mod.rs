@@ -54,6 +54,9 @@ pub struct Facts {
     pub fallback_count: usize,
     /// Whether a wrap-up turn without tools follows when a limit is reached.
     pub has_wrap_up: bool,
+    /// The number of consecutive [fixes that have failed](Limits::end_after_failed_fixes), or 0 if
+    /// it has no limit.
+    pub failed_fixes: u32,
     /// The tools that the model was last offered.
     pub tools: ToolSpecs,
 }
@@ -179,7 +182,7 @@ pub fn after_tools(state: &State, pending: bool, facts: &Facts) -> NextAction {
     let repeated = |every: u32| times > 0 && times.is_multiple_of(every);
     let in_vain = limits.end_after_repeats > 0 && times >= limits.end_after_repeats;
     let max_fixes = limits.end_after_failed_fixes;
-    let has_failed = max_fixes > 0 && state.evidence.log.failed_fixes() >= max_fixes;
+    let has_failed = max_fixes > 0 && facts.failed_fixes >= max_fixes;
     let next = match pending {
         true => NextAction::Finish(EndReason::Pending),
         false if facts.call_limit_exceeded.is_some() => {

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::item::{
-    EffectReport, Evidence, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult,
-};
+use crate::item::{EffectReport, Item, RawJson, ResultKind, SideEffect, ToolCall, ToolResult};
 use crate::tool::InnerToolNames;
 
 /// Records, in order, the tool results that report changes or checks during a run. Cheap to clone.
@@ -94,25 +92,6 @@ impl EvidenceLog {
                 batch: self.batch_count,
             });
         }
-    }
-
-    /// Returns the number of consecutive fixes that have failed: changes after which the next check
-    /// did not pass. A check that passes resets the number.
-    pub(in crate::agent) fn failed_fixes(&self) -> u32 {
-        let (mut failed, mut has_changed) = (0, false);
-        for entry in self.entries() {
-            has_changed |= !entry.side_effects().is_empty() || entry.has_unknown_effects();
-            let mut checks = entry.evidence().iter().filter_map(Evidence::from_json).peekable();
-            if checks.peek().is_none() {
-                continue;
-            }
-            match checks.all(|check| check.is_passing()) {
-                true => failed = 0,
-                false => failed += u32::from(has_changed),
-            }
-            has_changed = false;
-        }
-        failed
     }
 
     /// Returns the log's entries, in the order of the results. A result has an entry if it has a

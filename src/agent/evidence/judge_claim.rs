@@ -49,8 +49,17 @@ impl RequireEvidence {
     }
 
     fn unproven_reason(&self, standing: &EvidenceLog) -> Option<UnprovenReason> {
+        self.objection_to(self.verdict(standing), standing)
+    }
+
+    /// Returns why a verdict is not sufficient to complete a run, or `None` if it is.
+    pub(in crate::agent) fn objection_to(
+        &self,
+        verdict: EvidenceVerdict,
+        standing: &EvidenceLog,
+    ) -> Option<UnprovenReason> {
         let changed = standing.has_changes(self);
-        match self.verdict(standing) {
+        match verdict {
             EvidenceVerdict::Proven(_) => None,
             EvidenceVerdict::NothingChanged | EvidenceVerdict::Unproven(_)
                 if self.only_after_changes && !changed =>

@@ -158,6 +158,24 @@ fn an_interrupted_read_only_tool_is_not_a_change() {
 }
 
 #[test]
+fn failed_fixes_are_counted_by_the_policys_changes_and_checks() {
+    let count = |script, policy: &RequireEvidence| standing(script).failed_fixes(policy);
+    let default = RequireEvidence::new();
+    assert_eq!(count("edit; a=1; edit; a=1", &default), 2);
+    assert_eq!(count("edit; a=1; edit; a=0; edit; a=1", &default), 1);
+    assert_eq!(count("a=1; a=1", &default), 0);
+    // A check in a result that is an error has not passed.
+    assert_eq!(count("edit; a=0!; edit; a=0!", &default), 2);
+    // A result that was interrupted may be a change, unless its tool is read-only.
+    let read_only = RequireEvidence { read_only_tools: vec!["t".into()], ..default.clone() };
+    assert_eq!((count("late; a=1", &default), count("late; a=1", &read_only)), (1, 0));
+    // The default rules know no check in this evidence.
+    let mut parsing = RequireEvidence::new();
+    parsing.evidence_parser = Arc::new(|_| Some(Evidence::from_command("diff", 1)));
+    assert_eq!((count("edit; diff", &default), count("edit; diff", &parsing)), (0, 1));
+}
+
+#[test]
 fn a_log_from_items_equals_a_log_from_results() {
     let mut items = vec![Item::user("go")];
     for (at, word) in ["edit", "a=0", "|", "b=0"].iter().enumerate() {

@@ -98,6 +98,25 @@ impl EvidenceLog {
             .any(|check| check.evidence.command == command && check.passed_after_changes(&changes))
     }
 
+    /// Returns the number of consecutive fixes that have failed: changes after which the next check
+    /// did not pass. A check that passes resets the number.
+    pub(in crate::agent) fn failed_fixes(&self, policy: &RequireEvidence) -> u32 {
+        let (mut failed, mut has_changed) = (0, false);
+        for entry in self.entries() {
+            has_changed |= is_change(entry, policy);
+            let mut checks = RecordedCheck::from_entry(entry, policy).peekable();
+            if checks.peek().is_none() {
+                continue;
+            }
+            match checks.all(|check| check.passed) {
+                true => failed = 0,
+                false => failed += u32::from(has_changed),
+            }
+            has_changed = false;
+        }
+        failed
+    }
+
     /// Returns whether the log contains a change.
     pub(super) fn has_changes(&self, policy: &RequireEvidence) -> bool {
         self.entries().iter().any(|noted| is_change(noted, policy))

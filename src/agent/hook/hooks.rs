@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::agent::evidence::RequireEvidence;
 use crate::agent::hook::hook_points::hook_points;
 use crate::agent::hook::hook_points::prelude::*;
 use crate::agent::hook::invoke::{catch_hook_panic, hook_error, invoke_hook};
@@ -23,7 +24,7 @@ pub(in crate::agent) struct Hooks {
     members: Arc<Vec<Arc<dyn Hook>>>,
     /// The evidence policy. The decisions of all other hooks take precedence over the decisions of
     /// the evidence policy.
-    evidence_policy: Option<Arc<dyn Hook>>,
+    evidence_policy: Option<Arc<RequireEvidence>>,
     timeout: TimeLimit,
 }
 
@@ -43,13 +44,13 @@ impl Hooks {
     }
 
     /// Sets the evidence policy, which is called after all other hooks.
-    pub(in crate::agent) fn set_evidence_policy(&mut self, policy: Arc<dyn Hook>) {
+    pub(in crate::agent) fn set_evidence_policy(&mut self, policy: Arc<RequireEvidence>) {
         self.evidence_policy = Some(policy);
     }
 
-    /// Returns whether an evidence policy is set.
-    pub(in crate::agent) fn has_evidence_policy(&self) -> bool {
-        self.evidence_policy.is_some()
+    /// Returns the evidence policy, if one is set.
+    pub(in crate::agent) fn evidence_policy(&self) -> Option<&RequireEvidence> {
+        self.evidence_policy.as_deref()
     }
 
     /// Returns a copy that contains only the evidence policy.
@@ -78,7 +79,8 @@ impl Hooks {
     }
 
     fn iter(&self) -> impl Iterator<Item = &dyn Hook> {
-        self.members.iter().chain(&self.evidence_policy).map(|hook| &**hook)
+        let policy = self.evidence_policy.iter().map(|policy| &**policy as &dyn Hook);
+        self.members.iter().map(|hook| &**hook).chain(policy)
     }
 
     fn invoke<'a, T>(

@@ -2,6 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::agent::evidence::RequireEvidence;
 use crate::agent::run::control::DeliveryPoint;
 use crate::agent::run::run_shared::RunShared;
 use crate::agent::{Facts, State};
@@ -35,6 +36,17 @@ struct ExternalFacts {
 }
 
 /// Gathers the facts for a decision, and stores the exceeded budget, if any, in the state.
+/// Returns the number of consecutive fixes that have failed, by the agent's evidence policy or, if
+/// it has none, by the default policy. If the number has no limit, returns 0.
+pub(in crate::agent) fn failed_fixes(run: &RunShared, state: &State) -> u32 {
+    let log = &state.evidence.log;
+    match (run.settings.limits.limits.end_after_failed_fixes, run.hooks().evidence_policy()) {
+        (0, _) => 0,
+        (_, Some(policy)) => log.failed_fixes(policy),
+        (_, None) => log.failed_fixes(&RequireEvidence::default()),
+    }
+}
+
 pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, Facts) {
     let budget = &run.settings.limits.budget;
     let spent = run.budget_usage(&state);
@@ -74,6 +86,7 @@ pub(in crate::agent) fn gather_facts(run: &RunShared, state: State) -> (State, F
         has_incomplete_turn: outside.has_incomplete_turn,
         budget_exhausted: outside.budget_exhausted,
         has_wrap_up: budget.has_wrap_up() && !outside.budget_exhausted,
+        failed_fixes: failed_fixes(run, &state),
         tools: state.model_selection.offered_tools.clone().unwrap_or_else(|| run.toolkit().specs()),
     };
     let reached = facts.exceeded_budget.or(facts.call_limit_exceeded);

@@ -203,10 +203,13 @@ fn check_target(run: &RunShared, state: State) -> (State, StopReview) {
 
 /// Returns what has not been proven, if the agent requires evidence.
 pub(in crate::agent) fn unproven_reason(run: &RunShared, state: &State) -> Option<String> {
-    match run.hooks().judge_evidence(state).ok()?? {
-        EvidenceVerdict::Unproven(reason) => Some(reason.to_string()),
-        EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged => None,
-    }
+    let verdict = run.hooks().judge_evidence(state).ok()??;
+    let reason = match (run.hooks().evidence_policy(), verdict) {
+        (Some(policy), verdict) => policy.objection_to(verdict, &state.evidence.log),
+        (None, EvidenceVerdict::Unproven(reason)) => Some(reason),
+        (None, EvidenceVerdict::Proven(_) | EvidenceVerdict::NothingChanged) => None,
+    };
+    reason.map(|reason| reason.to_string())
 }
 
 /// Returns the check that proves the model's claim in a completed run, if any.

@@ -10,6 +10,7 @@ use futures::stream::{FusedStream, StreamExt};
 
 use crate::agent::evidence::EvidenceLog;
 use crate::agent::phase::deliver_input::apply_final_owner_change;
+use crate::agent::phase::external_facts::failed_fixes;
 use crate::agent::phase::review_stop::{completion_evidence, unproven_reason};
 use crate::agent::run::checked_input::{check_input, must_be_checked};
 use crate::agent::run::deadline::{DeadlineEvent, RunDeadline};
@@ -143,7 +144,7 @@ impl Run {
         if let Some(observer) = &settings.observer {
             handle.set_default_observer(observer);
         }
-        let requires_evidence = settings.hooks.has_evidence_policy();
+        let requires_evidence = settings.hooks.evidence_policy().is_some();
         let shared = RunShared { settings, handle: Arc::new(handle), effects };
         let state = State::new(history).update(|it| {
             it.label = label;
@@ -672,8 +673,8 @@ fn interrupt_notice(shared: &RunShared, end: &mut PendingEnd) -> Option<Event> {
 
 /// Returns the reason for the end of a run in which too many fixes in a row have failed.
 fn failed_fixes_reason(shared: &RunShared, state: &State) -> Option<String> {
-    let (fixes, max) =
-        (state.evidence.log.failed_fixes(), shared.settings.limits.limits.end_after_failed_fixes);
+    let max = shared.settings.limits.limits.end_after_failed_fixes;
+    let fixes = failed_fixes(shared, state);
     let noun = if fixes == 1 { "fix" } else { "fixes" };
     (max > 0 && fixes >= max).then(|| format!("a check still fails after {fixes} {noun}"))
 }
@@ -705,6 +706,10 @@ fn complete_outcome(
     );
     match outcome.reason {
         EndReason::Completed => outcome.proof = completion_evidence(shared, &state),
+        EndReason::Unproven => {
+            let reason = unproven_reason(shared, &state).or_else(|| state.end.message.clone());
+            outcome.unproven = reason.map(Into::into);
+        }
         _ => outcome.unproven = unproven_reason(shared, &state).map(Into::into),
     }
     if ended_by_hook || outcome.reason == EndReason::Completed {
