@@ -217,8 +217,9 @@ impl Tool {
     /// Returns the keywords in the tool's schema that restrict values, but against which the
     /// arguments of a [raw](Self::raw) tool are not checked: without the feature `validate`,
     /// `pattern`, `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the
-    /// keywords for dependent and unevaluated properties, and references to other documents. With
-    /// the feature, the list is empty. The closure of such a tool must check these values itself.
+    /// keywords for dependent and unevaluated properties, and a `$ref` that points to nothing in
+    /// the schema, such as one to another document. With the feature, the list is empty. The closure
+    /// of such a tool must check these values itself.
     ///
     /// ```
     /// use serde_json::json;

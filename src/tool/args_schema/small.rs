@@ -61,39 +61,43 @@ pub(super) fn check(schema: &Value, value: &Value) -> Result<(), String> {
 }
 
 /// Returns the keywords in a schema that [`check`] ignores although they restrict values, including
-/// references to other documents, in alphabetical order.
+/// references that cannot be resolved, such as those to other documents, in alphabetical order.
 pub(super) fn unchecked_keywords(schema: &Value) -> BTreeSet<&str> {
     let mut found = BTreeSet::new();
-    collect_unchecked(schema, &mut found);
+    collect_unchecked(schema, schema, &mut found);
     found
 }
 
-fn collect_unchecked<'a>(schema: &'a Value, found: &mut BTreeSet<&'a str>) {
+fn collect_unchecked<'a>(root: &Value, schema: &'a Value, found: &mut BTreeSet<&'a str>) {
     match schema {
         Value::Object(fields) => {
             for (name, value) in fields {
-                let is_foreign = name == "$ref" && !is_local_reference(value);
-                if is_foreign || UNCHECKED_KEYWORDS.contains(&&**name) {
+                let is_unresolved = name == "$ref" && resolve(root, value).is_none();
+                if is_unresolved || UNCHECKED_KEYWORDS.contains(&&**name) {
                     found.insert(name);
                 }
                 match &**name {
                     // The names below are those of properties, or the values are plain data.
                     "properties" | "patternProperties" | "$defs" | "definitions" => {
                         let schemas = value.as_object().into_iter().flat_map(Map::values);
-                        schemas.for_each(|schema| collect_unchecked(schema, found));
+                        schemas.for_each(|schema| collect_unchecked(root, schema, found));
                     }
                     "const" | "enum" | "default" | "examples" | "required" => {}
-                    _ => collect_unchecked(value, found),
+                    _ => collect_unchecked(root, value, found),
                 }
             }
         }
-        Value::Array(values) => values.iter().for_each(|value| collect_unchecked(value, found)),
+        Value::Array(values) => {
+            values.iter().for_each(|value| collect_unchecked(root, value, found));
+        }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }
 }
 
-fn is_local_reference(reference: &Value) -> bool {
-    reference.as_str().is_some_and(|it| it == "#" || it.starts_with("#/"))
+/// Returns the schema in `root` that a reference points to, if any.
+fn resolve<'a>(root: &'a Value, reference: &Value) -> Option<&'a Value> {
+    let pointer = reference.as_str()?.strip_prefix('#')?;
+    root.pointer(pointer).or_else(|| root.pointer(&percent_decoded(pointer)?))
 }
 
 struct Validation<'a> {
@@ -119,7 +123,7 @@ impl Validation<'_> {
         self.steps.set(left);
         let depth = depth + 1;
         if let Some(reference) = schema.get("$ref") {
-            match self.target(reference) {
+            match resolve(self.root, reference) {
                 Some(target) => self.check(target, value, path, depth)?,
                 None => self.has_skipped.set(true),
             }
@@ -138,12 +142,6 @@ impl Validation<'_> {
             }
             Value::Null | Value::Bool(_) => Ok(()),
         }
-    }
-
-    /// Returns the schema that a local reference points to.
-    fn target(&self, reference: &Value) -> Option<&Value> {
-        let pointer = reference.as_str()?.strip_prefix('#')?;
-        self.root.pointer(pointer).or_else(|| self.root.pointer(&percent_decoded(pointer)?))
     }
 
     /// Applies a schema, and returns whether the value is known to match. `None` if a part of the
@@ -549,6 +547,23 @@ mod tests {
         // Without a limit, this schema would be visited 2^256 times.
         let both = json!({ "anyOf": [{ "$ref": "#/$defs/a" }, { "$ref": "#/$defs/a" }] });
         accepts(&json!({ "$ref": "#/$defs/a", "$defs": { "a": both } }), &[json!(1)]);
+    }
+
+    #[test]
+    fn a_reference_that_points_to_nothing_is_listed_and_one_that_is_resolved_is_not() {
+        let listed = |reference: &str| {
+            let schema = json!({
+                "properties": { "a": { "items": { "$ref": reference } } },
+                "$defs": { "an item": { "type": "string" } },
+            });
+            unchecked_keywords(&schema).contains("$ref")
+        };
+        for nowhere in ["#/nowhere", "#anchor", "other.json", "other.json#/$defs/an%20item"] {
+            assert!(listed(nowhere), "{nowhere}");
+        }
+        for resolved in ["#", "#/$defs/an item", "#/$defs/an%20item", "#/properties/a"] {
+            assert!(!listed(resolved), "{resolved}");
+        }
     }
 
     #[test]
