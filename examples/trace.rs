@@ -1,4 +1,5 @@
-//! Reads a trace as JSON lines, and prints it for people, one line for each step.
+//! Reads a trace as JSON lines, and prints it for people, one line for each step, and one at the
+//! end of each iteration of the loop.
 //!
 //! ```text
 //! cargo run --example minimal_loop -- --json > run.jsonl
@@ -10,7 +11,7 @@ use std::fs::File;
 use std::io::{self, BufRead, BufReader, IsTerminal, Write};
 use std::process::ExitCode;
 
-use turnstream::trace::{TraceAction, TraceEvent, read_jsonl};
+use turnstream::trace::{IterationSpan, TraceAction, TraceEvent, TraceLine, read_jsonl};
 
 fn main() -> ExitCode {
     match print_trace() {
@@ -39,15 +40,26 @@ fn print_trace() -> Result<(), Box<dyn std::error::Error>> {
         _ => return Err("usage: trace [--all] [FILE]".into()),
     };
     let mut out = io::stdout().lock();
-    for step in read_jsonl(from) {
-        let step = step?;
-        match whole {
+    for line in read_jsonl(from) {
+        match line? {
             // The arguments of calls are indented too.
-            true => writeln!(out, "{:#}", serde_json::to_value(&step)?)?,
-            false => writeln!(out, "{}", summary(&step))?,
+            TraceLine::Step(step) if whole => {
+                writeln!(out, "{:#}", serde_json::to_value(&step)?)?;
+            }
+            TraceLine::Step(step) => writeln!(out, "{}", summary(&step))?,
+            TraceLine::Iteration(iteration) => writeln!(out, "{}", iteration_end(&iteration))?,
+            _ => {}
         }
     }
     Ok(())
+}
+
+/// Describes the end of an iteration on one line: its request, how long it took, and why another
+/// one follows.
+fn iteration_end(iteration: &IterationSpan) -> String {
+    let time = iteration.time.map(|time| format!(" after {} ms", time.duration_ms));
+    let next = iteration.continued.map_or_else(|| "the end".to_owned(), |why| why.to_string());
+    format!("     turn {}{}: {next}", iteration.turn, time.unwrap_or_default())
 }
 
 /// Summarizes a step on one line: its number, what was done, how it ended, and what it changed.

@@ -52,7 +52,8 @@ pub struct TraceEvent {
     /// The result of the step's action.
     #[serde(default, skip_serializing_if = "TraceResult::is_empty")]
     pub result: TraceResult,
-    /// When the step began and ended, if the trace [has a clock](crate::trace::Trace::with_clock).
+    /// When the step began and ended, if the trace [has a clock](crate::trace::Trace::with_clock)
+    /// and the beginning is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub time: Option<StepTime>,
     /// The remaining budgets after the step.

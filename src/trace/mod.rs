@@ -2,8 +2,9 @@
 //!
 //! [`EventStreamExt::trace_to`](crate::EventStreamExt::trace_to) adds each step of a run to a
 //! [`Trace`]. A [`TraceEvent`] states what the step did, what resulted from it, and how much of the
-//! budgets remained. [`Trace::write_to`] writes the steps as they happen, and [`read_jsonl`] reads
-//! them back. See the [guide](crate::guide::trace).
+//! budgets remained. An [`IterationSpan`] states why an iteration of the loop was followed by
+//! another one. [`Trace::write_to`] writes both as they happen, and [`read_jsonl`] reads them back.
+//! See the [guide](crate::guide::trace).
 
 mod event;
 mod iteration_span;
@@ -14,6 +15,7 @@ mod step_time;
 mod tool_exit;
 mod trace;
 mod trace_fold;
+mod trace_line;
 mod trace_to;
 mod trace_writers;
 #[cfg(feature = "tracing")]
@@ -27,6 +29,7 @@ pub use run_inputs::RunInputs;
 pub use step_time::StepTime;
 pub use tool_exit::{FailureKind, NormalizedError, ToolExit};
 pub use trace::Trace;
+pub use trace_line::TraceLine;
 pub(crate) use trace_to::TraceTo;
 #[cfg(feature = "tracing")]
 pub(crate) use with_tracing::WithTracing;

@@ -13,6 +13,7 @@ use crate::item::{History, RawJson};
 use crate::lock::lock_ignoring_poison;
 use crate::trace::step_time::Moment;
 use crate::trace::trace_fold::TraceFold;
+use crate::trace::trace_line::LineRef;
 use crate::trace::trace_writers::TraceWriters;
 use crate::trace::{IterationSpan, RemainingBudget, TraceEvent};
 use crate::usage::Prices;
@@ -79,6 +80,14 @@ struct TraceState {
     /// The clock for the times of the steps, if the steps have times.
     clock: Option<Arc<dyn Clock>>,
     steps: Vec<TraceEvent>,
+    iterations: Vec<EndedIteration>,
+}
+
+/// An iteration, and the number of steps that were recorded before its end.
+#[derive(Clone)]
+struct EndedIteration {
+    span: IterationSpan,
+    steps_before: usize,
 }
 
 impl Trace {
@@ -131,15 +140,26 @@ impl Trace {
         self
     }
 
-    /// Writes each new step to `out` as a single line of JSON, as soon as it is recorded. Steps
-    /// that have already been recorded are written first. Each line is written in full and then
-    /// flushed.
+    /// Writes each new step to `out` as a single line of JSON, as soon as it is recorded, and a
+    /// line at the end of each [iteration](Self::iterations). Lines that have already been recorded
+    /// are written first. Each line is written in full and then flushed.
     ///
     /// Write errors never affect the run. After a write error, nothing more is written to the
     /// writer that failed, and [`failure`](Self::failure) returns the first write error.
     pub fn write_to(&self, out: impl Write + Send + 'static) {
         let mut sink = self.lock_writers();
-        let so_far = self.events();
+        let (steps, iterations) = {
+            let state = self.lock_state();
+            (state.steps.clone(), state.iterations.clone())
+        };
+        let mut so_far = Vec::with_capacity(steps.len() + iterations.len());
+        let mut written = 0;
+        for EndedIteration { span, steps_before } in &iterations {
+            so_far.extend(steps[written..*steps_before].iter().map(LineRef::from));
+            so_far.push(LineRef::from(span));
+            written = *steps_before;
+        }
+        so_far.extend(steps[written..].iter().map(LineRef::from));
         sink.add(Box::new(out), &so_far);
     }
 
@@ -161,7 +181,7 @@ impl Trace {
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();
-        {
+        let iterations = {
             let book = &mut *self.lock_state();
             if matches!(event, Event::Appended { why: AppendReason::Input, .. }) {
                 // The previous run may have been dropped before it ended.
@@ -173,8 +193,15 @@ impl Trace {
                 book.started_at = None;
             }
             book.steps.extend_from_slice(&steps);
-        }
-        sink.write_steps(&steps);
+            // The steps of an event precede the end of the iteration.
+            let (steps_before, ended) = (book.steps.len(), book.fold.take_iterations());
+            let ended_at =
+                |span: &IterationSpan| EndedIteration { span: span.clone(), steps_before };
+            book.iterations.extend(ended.iter().map(ended_at));
+            ended
+        };
+        let lines = steps.iter().map(LineRef::from).chain(iterations.iter().map(LineRef::from));
+        sink.write_lines(&lines.collect::<Vec<_>>());
     }
 
     /// Returns a copy of the steps recorded so far, in order, from all runs that this trace has
@@ -205,7 +232,7 @@ impl Trace {
     /// # }
     /// ```
     pub fn iterations(&self) -> Vec<IterationSpan> {
-        self.lock_state().fold.iterations.clone()
+        self.lock_state().iterations.iter().map(|iteration| iteration.span.clone()).collect()
     }
 
     /// Returns the last recorded step, if any, without copying the others.

@@ -30,8 +30,8 @@ pub(super) struct TraceFold {
     parent_calls: Vec<String>,
     /// The number of the most recent step.
     last_step_number: u32,
-    /// The iterations that have ended, including those of sub-agents.
-    pub(super) iterations: Vec<IterationSpan>,
+    /// The iterations that have ended, including those of sub-agents, and that have not been taken.
+    iterations: Vec<IterationSpan>,
     run: RunTrace,
 }
 
@@ -42,6 +42,8 @@ struct RunTrace {
     began: Option<Moment>,
     /// The iteration of the loop that has not ended.
     iteration: Option<OpenIteration>,
+    /// The moment of the latest event.
+    last_event: Option<Moment>,
     /// The moment of the latest request.
     turn_began: Option<Moment>,
     turn_number: u32,
@@ -100,6 +102,11 @@ impl TraceFold {
         }
     }
 
+    /// Returns the iterations that have ended since the last call.
+    pub(super) fn take_iterations(&mut self) -> Vec<IterationSpan> {
+        std::mem::take(&mut self.iterations)
+    }
+
     pub(super) fn add_input(&mut self, input: RawJson) {
         self.run.inputs.push(limit_depth(input));
     }
@@ -111,6 +118,7 @@ impl TraceFold {
             self.reset_run();
         }
         self.run.began.get_or_insert(now);
+        let last_event = self.run.last_event.replace(now);
         self.run.iteration.get_or_insert(OpenIteration::new(now));
         match event {
             Event::TurnStarted { turn, model, .. } => {
@@ -131,11 +139,15 @@ impl TraceFold {
             }
             Event::Rewritten { why, usage, .. } => {
                 if **usage != Usage::default() {
-                    steps.push(self.helper_step(why.to_string(), None, **usage, now));
+                    // The run does nothing else between the previous event and a summary.
+                    let times = (last_event, now);
+                    steps.push(self.helper_step(why.to_string(), None, **usage, times));
                 }
             }
             Event::HelperUsage { purpose, model, usage } => {
-                steps.push(self.helper_step(purpose.clone(), model.as_deref(), **usage, now));
+                // A hook may have sent the request long before it is reported.
+                let times = (None, now);
+                steps.push(self.helper_step(purpose.clone(), model.as_deref(), **usage, times));
             }
             // A retry does not start a new turn.
             Event::Turn(TurnEvent::Retrying { .. })
@@ -212,12 +224,12 @@ impl TraceFold {
         purpose: String,
         model: Option<&str>,
         usage: Usage,
-        now: Moment,
+        times: (Option<Moment>, Moment),
     ) -> TraceEvent {
-        self.add_usage(usage, model, now);
+        self.add_usage(usage, model, times.1);
         let action = TraceAction::Helper { purpose, usage };
         let model = model.unwrap_or_default().to_owned();
-        self.new_step(self.run.turn_number, model, action, TraceResult::default(), (None, now))
+        self.new_step(self.run.turn_number, model, action, TraceResult::default(), times)
     }
 
     /// Resets the state at the start of a run and drops the state of an unfinished previous run.
@@ -449,7 +461,7 @@ impl TraceFold {
             inputs: std::mem::take(&mut self.run.inputs),
             action,
             result,
-            time: began.unwrap_or(ended).until(ended),
+            time: began.and_then(|began| began.until(ended)),
             budgets: self.initial_budget.after_use(&self.run.used_budget, ended.elapsed),
         }
     }

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 
 use crate::error::{Error, ErrorKind, catch_panic};
 use crate::json_lines::LineWriter;
-use crate::trace::TraceEvent;
+use crate::trace::trace_line::LineRef;
 
 /// A trace's writers, along with the first write error.
 #[derive(Debug, Default)]
@@ -14,31 +14,31 @@ pub(super) struct TraceWriters {
 }
 
 impl TraceWriters {
-    /// Adds a writer and writes all of the steps recorded so far to it.
-    pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[TraceEvent]) {
+    /// Adds a writer and writes all lines so far to it.
+    pub(super) fn add(&mut self, out: Box<dyn Write + Send>, so_far: &[LineRef<'_>]) {
         let mut out = LineWriter::new(out, write_error);
-        if self.write_steps_to(&mut out, so_far) {
+        if self.write_lines_to(&mut out, so_far) {
             self.writers.push(out);
         }
     }
 
-    /// Writes steps to all writers. Writers that fail are removed.
-    pub(super) fn write_steps(&mut self, steps: &[TraceEvent]) {
-        if steps.is_empty() {
+    /// Writes lines to all writers. Writers that fail are removed.
+    pub(super) fn write_lines(&mut self, lines: &[LineRef<'_>]) {
+        if lines.is_empty() {
             return;
         }
         for mut out in std::mem::take(&mut self.writers) {
-            if self.write_steps_to(&mut out, steps) {
+            if self.write_lines_to(&mut out, lines) {
                 self.writers.push(out);
             }
         }
     }
 
-    /// Writes one line for each step, and returns whether all writes succeeded.
-    fn write_steps_to(&mut self, out: &mut LineWriter<Error>, steps: &[TraceEvent]) -> bool {
+    /// Writes the lines, and returns whether all writes succeeded.
+    fn write_lines_to(&mut self, out: &mut LineWriter<Error>, lines: &[LineRef<'_>]) -> bool {
         let written = catch_panic(|| {
-            for step in steps {
-                out.append(step);
+            for line in lines {
+                out.append(line);
             }
             out.flush();
         });

@@ -17,7 +17,8 @@ use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::{Steps, TurnStreamExt, loop_stream};
 use turnstream::tool::Tool;
 use turnstream::trace::{
-    FailureKind, RemainingBudget, ToolExit, TraceAction, TraceEvent, read_jsonl,
+    FailureKind, IterationSpan, RemainingBudget, ToolExit, TraceAction, TraceEvent, TraceLine,
+    read_jsonl,
 };
 use turnstream::usage::{Price, Prices};
 use turnstream::{
@@ -479,8 +480,35 @@ impl Write for FaultyWriter {
     }
 }
 
+/// The steps and the iterations of a written trace.
+fn read_lines(text: &str) -> (Vec<TraceEvent>, Vec<IterationSpan>) {
+    let (mut steps, mut iterations) = (Vec::new(), Vec::new());
+    for line in read_jsonl(text.as_bytes()) {
+        match line.unwrap() {
+            TraceLine::Step(step) => steps.push(step),
+            TraceLine::Iteration(iteration) => iterations.push(iteration),
+            other => panic!("{other:?}"),
+        }
+    }
+    (steps, iterations)
+}
+
+#[test]
+fn lines_of_an_unknown_type_and_unknown_fields_are_ignored_when_a_trace_is_read() {
+    let step = r#"{"step":1,"mood":"good","action":{"type":"say","text":"hm"}}"#;
+    let iteration = r#"{"type":"iteration","mood":"good","turn":3}"#;
+    let (steps, iterations) = read_lines(&format!("{step}\n{{\"type\":\"mood\"}}\n{iteration}\n"));
+    assert_eq!((steps.len(), iterations.len()), (1, 1));
+    assert_eq!((steps[0].step, iterations[0].turn), (1, 3));
+    for broken in [r#"{"type":"iteration"}"#, r#"{"type":1}"#, "{}"] {
+        let text = format!("{step}\n{broken}\n");
+        let error = read_jsonl(text.as_bytes()).nth(1).unwrap().unwrap_err();
+        assert!(error.to_string().contains("line 2"), "{error}");
+    }
+}
+
 #[tokio::test]
-async fn each_step_is_written_as_one_line_and_can_be_read_back() {
+async fn each_step_and_each_iteration_is_written_as_one_line_and_can_be_read_back() {
     let agent = act_agent([
         act_call(json!({ "changes": ["a"] })),
         act_call(json!({ "fails": "x" })),
@@ -491,10 +519,16 @@ async fn each_step_is_written_as_one_line_and_can_be_read_back() {
     let written = || String::from_utf8(out.text.lock().unwrap().clone()).unwrap();
     let mut run = agent.run("go").trace_to(&trace);
     while run.next().await.is_some() {
-        assert_eq!(written().lines().count(), trace.events().len());
+        let lines = trace.events().len() + trace.iterations().len();
+        assert_eq!(written().lines().count(), lines);
     }
-    let read: Result<Vec<_>, _> = read_jsonl(written().as_bytes()).collect();
-    assert!(read.unwrap() == trace.events());
+    let (steps, iterations) = read_lines(&written());
+    assert!(steps == trace.events());
+    assert_eq!(iterations, trace.iterations());
+    // The step of a call precedes the end of its iteration.
+    let is_iteration = |line: &str| line.starts_with(r#"{"type":"iteration","turn":"#);
+    let kinds: Vec<bool> = written().lines().map(is_iteration).collect();
+    assert_eq!(kinds, [false, true, false, true, false, true]);
     assert!(trace.failure().is_none());
     let late = FaultyWriter::default();
     trace.write_to(late.clone());
@@ -513,7 +547,7 @@ async fn a_failing_or_panicking_trace_writer_does_not_affect_the_run() {
         agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
         let lines =
             |out: &FaultyWriter| String::from_utf8_lossy(&out.text.lock().unwrap()).lines().count();
-        assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 3, 3));
+        assert_eq!((lines(&bad), lines(&good), trace.events().len()), (1, 6, 3));
         let failure = trace.failure().unwrap();
         assert_eq!(failure.kind(), ErrorKind::Store);
     }
@@ -642,8 +676,7 @@ async fn deeply_nested_values_are_traced_and_read_back() {
         assert_eq!(steps.len(), 2, "{depth}");
         for step in steps {
             let line = step.to_string();
-            let read = read_jsonl(line.as_bytes()).next().unwrap().unwrap();
-            assert!(read == step, "{depth}");
+            assert!(read_lines(&line).0 == [step], "{depth}");
         }
     }
 }
@@ -799,6 +832,35 @@ async fn agent_turn(agent: &Agent) -> Event {
     let is_complete = |event: &Event| event.turn_complete().is_some();
     let events = collect_rest(&mut agent.run("go")).await;
     events.into_iter().find(is_complete).unwrap()
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_summary_has_the_time_of_its_request_and_a_report_of_a_hook_has_none() {
+    let usage = |tokens| Usage { input_tokens: tokens, ..Usage::default() };
+    let summary = Reply::text("Short.").usage(usage(50)).delay(Duration::from_secs(20));
+    let summarizer = Summarizer::new(Scripted::new([summary])).with_keep_turns(1);
+    let judge = hook::before_stop(move |state, _| async move {
+        tokio::time::sleep(Duration::from_secs(3)).await;
+        state.report_helper("judge", None, usage(5));
+        StopDecision::Allow
+    });
+    let large = |reply: Reply| reply.usage(usage(900));
+    let agent =
+        act_agent([large(act_call(json!({}))), large(act_call(json!({}))), Reply::text("Done.")])
+            .with_window(Window::new(1_000))
+            .with_compactor(summarizer)
+            .with_hook(judge);
+    let trace = agent.new_trace().with_clock(RuntimeClock(tokio::time::Instant::now()));
+    agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
+    let steps = trace.events();
+    let time = |purpose: &str| {
+        let is_it = |step: &&TraceEvent| matches!(&step.action, TraceAction::Helper { purpose: own, .. } if own == purpose);
+        steps.iter().find(is_it).unwrap().time
+    };
+    let summary = time("compacted").unwrap();
+    assert_eq!((summary.began_at_ms, summary.duration_ms), (1_000_000, 20_000));
+    assert_eq!(time("judge"), None);
+    assert!(steps.last().unwrap().time.is_some());
 }
 
 #[tokio::test]

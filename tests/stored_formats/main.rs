@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `recordings` | recordings of runs, and of a provider's turns |
 //! | `sessions` | session entries, and files of JSON lines |
+//! | `traces` | the steps and iterations of a run |
 //! | `durable_state` | the state that an engine stores for a session: commands, verdicts, segments |
 //!
 //! Two more formats are tested next to their types: `durable_steps.jsonl` in
@@ -17,6 +18,7 @@
 mod durable_state;
 mod recordings;
 mod sessions;
+mod traces;
 use std::fs;
 use std::path::{Path, PathBuf};
 
