@@ -2,11 +2,15 @@
 
 use futures::StreamExt;
 use serde_json::json;
+use turnstream::env::CountingIds;
+use turnstream::event::AppendReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
+use turnstream::replay::{Recorder, Recording};
 use turnstream::tool::Tool;
 use turnstream::{Agent, Event, History, Item, Outcome};
 
+use turnstream_test_support::buffer::SharedBuffer;
 use turnstream_test_support::runs::limits_with_max_turns;
 use turnstream_test_support::tools::{spec, uncounted_tool};
 
@@ -152,4 +156,48 @@ async fn a_nested_agent_is_addressed_by_its_path_or_its_last_part() {
         assert_eq!(*kind, ResultKind::Ok, "{text}");
         assert!(text.starts_with("Queued for `outer/inner`"), "{text}");
     }
+}
+
+#[tokio::test]
+async fn a_full_mailbox_refuses_a_message_with_an_error() {
+    // The receiver makes no request before the sender has ended.
+    let notes = (0..1_001).fold(Reply::new(), |reply, n| {
+        let arguments = json!({ "to": "main", "text": format!("Note {n}") });
+        reply.call("send_message", arguments)
+    });
+    let writer = agent([notes, "Done.".into()]);
+    let (outcome, histories) = run_tree(vec![("writer", writer)], ["Thanks.".into()]).await;
+    let sent = sent(&histories[0]);
+    let refused: Vec<_> = sent.iter().filter(|(kind, _)| *kind != ResultKind::Ok).collect();
+    let expected = (ResultKind::Error, "Error: the mailbox of `main` is full".to_owned());
+    assert_eq!((sent.len(), refused), (1_001, vec![&expected]));
+    // The input, and the messages that were accepted.
+    assert_eq!(user_texts(&outcome.history).len(), 1 + 1_000);
+}
+
+#[tokio::test]
+async fn a_recorded_run_is_replayed_with_its_messages() {
+    let page = SharedBuffer::new();
+    let tree = || {
+        let reader = agent([send("main", "It is broken."), "I read it.".into()]);
+        let task = json!({ "prompt": "Begin" });
+        let first = Reply::new().call("reader", task);
+        let reader = reader.as_tool("reader", "").unwrap();
+        Agent::new(Scripted::new([first, "Thanks.".into()]))
+            .with_tool(reader)
+            .with_ids(CountingIds::new("id"))
+    };
+    let recorded = tree().with_recorder(&Recorder::to_writer(page.clone())).run("go");
+    let recorded = recorded.outcome().await;
+    let texts = ["go", "Message from the agent `reader`: It is broken."];
+    assert_eq!(user_texts(&recorded.history), texts);
+
+    let recording = Recording::from_text(&page.text()).unwrap();
+    let events: Vec<Event> = recording.replay(&tree()).map(Result::unwrap).collect().await;
+    assert!(events.iter().eq(recording.events()));
+    let replayed = events.last().and_then(Event::outcome).unwrap();
+    assert_eq!(replayed.new_items(), recorded.new_items());
+    let is_message =
+        |event: &&Event| matches!(event, Event::Appended { why: AppendReason::Message, .. });
+    assert_eq!(events.iter().filter(is_message).count(), 1);
 }

@@ -99,7 +99,7 @@ fn omits_unsupported_parts(run: &RunShared) -> bool {
 fn next_input_event(run: &RunShared, state: &State) -> Option<Event> {
     let turn = state.counts.model_calls + 1;
     let (why, input) = match run.control().inbox.dequeue(DeliveryPoint::BeforeNextRequest, turn) {
-        Some(input) if run.control().is_message(&input.id) => (AppendReason::Message, input),
+        Some(input) if run.control().take_message(&input.id) => (AppendReason::Message, input),
         Some(input) => (AppendReason::Steer, input),
         None if state.follow_up_due => (
             AppendReason::FollowUp,

@@ -59,9 +59,10 @@ impl Control {
         })
     }
 
-    /// Returns whether input with this id is a message of another agent, or came back from one.
-    pub(in crate::agent) fn is_message(&self, id: &str) -> bool {
-        lock_ignoring_poison(&self.mail.senders).contains_key(id)
+    /// Returns whether input with this id is a message of another agent, or came back from one. The
+    /// input is delivered now, so its sender is not needed any more.
+    pub(in crate::agent) fn take_message(&self, id: &str) -> bool {
+        lock_ignoring_poison(&self.mail.senders).remove(id).is_some()
     }
 
     /// Tells the senders of messages that were not delivered.
@@ -121,5 +122,37 @@ fn names_of(agents: &[Arc<Control>]) -> String {
     match names.is_empty() {
         true => "No other agent is running.".to_owned(),
         false => format!("These are running: {}.", names.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::agent::run::control::control::SubAgentRun;
+    use crate::env::CountingIds;
+    use crate::item::History;
+    use crate::journal::Journal;
+
+    #[test]
+    fn no_sender_is_kept_after_its_message_was_delivered() {
+        let (main, reader): (Arc<Control>, Arc<Control>) = Default::default();
+        reader.sub_agents.set_label("reader".into());
+        let (journal, ids) = (Journal::new(History::empty("h")), CountingIds::new("id"));
+        let run = SubAgentRun { control: Arc::clone(&reader), journal, ids: Arc::new(ids) };
+        main.attach_sub_agent("c1", run);
+        let senders = || lock_ignoring_poison(&main.mail.senders).len();
+        for turn in 1..4 {
+            reader.send_message(&turn.to_string(), "main", "It is broken.").unwrap();
+            assert_eq!(senders(), 1);
+            let input = main.inbox.dequeue(DeliveryPoint::BeforeNextRequest, turn).unwrap();
+            assert!(main.take_message(&input.id));
+            assert_eq!(senders(), 0);
+        }
+        // A message that was not delivered goes back, and is delivered there once.
+        reader.send_message("4", "main", "It is broken.").unwrap();
+        main.close();
+        assert_eq!(senders(), 0);
+        let returned = reader.inbox.dequeue(DeliveryPoint::BeforeNextRequest, 1).unwrap();
+        assert!(reader.take_message(&returned.id) && !reader.take_message(&returned.id));
     }
 }
