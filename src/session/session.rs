@@ -143,9 +143,10 @@ impl Session {
     ///
     /// The histories are never sent to a model. [`sub_agent_history`](Self::sub_agent_history)
     /// returns them, and a page that is opened later shows them; see
-    /// [`AiSdk::load_messages`](crate::ui::ai_sdk::AiSdk::load_messages). The history of a
-    /// sub-agent below another sub-agent is not stored, and neither are those of
-    /// [durable](crate::durable) runs.
+    /// [`AiSdk::load_messages`](crate::ui::ai_sdk::AiSdk::load_messages) and
+    /// [`AgUi::load_messages`](crate::ui::ag_ui::AgUi::load_messages). The history of a sub-agent
+    /// below another sub-agent is not stored, and neither are those of [durable](crate::durable)
+    /// runs.
     ///
     /// ```
     /// use serde_json::json;

@@ -24,7 +24,10 @@
 //!
 //! Encrypted reasoning, the run's input, and items that hooks added are not sent.
 //!
-//! When a user reopens a page, load the session's messages with [`AgUi::load_messages`].
+//! When a user reopens a page, load the session's messages with [`AgUi::load_messages`]. If the
+//! session keeps the [histories of sub-agents](crate::session::Session::with_sub_agent_histories),
+//! the messages of sub-agents are among them, with a `subagentRunId` that begins with the session's
+//! id.
 
 mod encode;
 mod event;
@@ -32,6 +35,7 @@ mod lane;
 mod request;
 mod settings;
 mod stored;
+mod tombstones;
 
 pub use request::{ClientAction, Context, RunRequest};
 pub use settings::AgUi;

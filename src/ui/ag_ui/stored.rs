@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::encode::{content_to_json, interrupts};
 use super::lane::Lane;
 use crate::agent::Agent;
-use crate::item::{Content, Item, ItemKind, PendingCall, ToolResult};
+use crate::item::{Content, History, Item, ItemKind, PendingCall, ToolResult, escape_call_id};
 use crate::session::{Entry, SessionState};
 use crate::tool::Tool;
 use crate::ui::error_texts::ErrorTexts;
@@ -43,7 +43,8 @@ impl<'a> StoredMessages<'a> {
         state: &SessionState,
         agent: &Agent,
     ) -> Vec<Value> {
-        for StoredItem { number, item, appended } in StoredItems::new(entries).iter() {
+        let items = StoredItems::new(entries);
+        for StoredItem { number, item, appended } in items.iter() {
             if item.is_model_output() {
                 self.model_output(*number, item);
                 if item.turn.is_some() {
@@ -58,7 +59,14 @@ impl<'a> StoredMessages<'a> {
                 {
                     self.user_message(*number, content);
                 }
-                ItemKind::ToolResult(result) => self.result(*number, result),
+                ItemKind::ToolResult(result) => {
+                    if let Some((history, _)) = items.sub_agent(&result.call_id)
+                        && history.is_settled()
+                    {
+                        self.sub_agent(&result.call_id, history);
+                    }
+                    self.result(*number, result);
+                }
                 ItemKind::User { .. }
                 | ItemKind::System { .. }
                 | ItemKind::Text { .. }
@@ -80,23 +88,42 @@ impl<'a> StoredMessages<'a> {
             self.turn.begin_turn(message_id(self.session_id, number));
             self.turn_items = 0;
         }
-        // The messages are built in the same way as in a stream, whose bytes are not needed.
-        let out = &mut Vec::new();
-        match &item.kind {
-            ItemKind::Text { text } if !text.is_empty() => self.turn.text(text, out),
-            ItemKind::Reasoning { text } if !text.is_empty() => {
-                self.turn.reasoning(self.turn_items, text, out);
-            }
-            ItemKind::ToolCall(call) => {
-                self.turn.call_start(&call.call_id, &call.name, out);
-                self.turn.call_args(&call.call_id, &call.arguments, out);
-                if item.interrupted {
-                    self.interrupted_calls.push(self.turn.call_id(&call.call_id));
-                }
-            }
-            _ => {}
+        add_model_output(&mut self.turn, self.turn_items, item);
+        if let ItemKind::ToolCall(call) = &item.kind
+            && item.interrupted
+        {
+            self.interrupted_calls.push(self.turn.call_id(&call.call_id));
         }
         self.turn_items += 1;
+    }
+
+    /// Adds the messages of a sub-agent, in the same form in which a stream sends them.
+    fn sub_agent(&mut self, call_id: &str, history: &History) {
+        let path = escape_call_id(call_id).into_owned();
+        let mut lane = Lane::new(path.clone(), Some(format!("{}/{path}", self.session_id)));
+        let mut turn_items = 0;
+        for item in history.iter().filter(|item| !item.tombstone) {
+            if item.is_model_output() {
+                if lane.is_between_turns {
+                    lane.turn += 1;
+                    lane.begin_turn(format!("{}/{path}:{}", self.session_id, lane.turn));
+                    turn_items = 0;
+                }
+                add_model_output(&mut lane, turn_items, item);
+                turn_items += 1;
+            }
+            let ends_turn = item.turn.is_some() || !item.is_model_output();
+            if ends_turn && !std::mem::replace(&mut lane.is_between_turns, true) {
+                self.messages.extend(lane.messages());
+            }
+            if let Some(result) = item.as_tool_result() {
+                let id = format!("{}:result-{}", self.session_id, lane.call_id(&result.call_id));
+                self.messages.push(self.result_message(&lane, &id, result));
+            }
+        }
+        if !lane.is_between_turns {
+            self.messages.extend(lane.messages());
+        }
     }
 
     fn end_turn(&mut self) {
@@ -112,17 +139,21 @@ impl<'a> StoredMessages<'a> {
     }
 
     fn result(&mut self, number: u64, result: &ToolResult) {
+        let id = message_id(self.session_id, number);
+        self.messages.push(self.result_message(&self.turn, &id, result));
+    }
+
+    fn result_message(&self, lane: &Lane, id: &str, result: &ToolResult) -> Value {
         let shown = self.error_texts.result(result);
         let result = shown.as_ref().unwrap_or(result);
-        let id = message_id(self.session_id, number);
         let mut message = json!({
-            "id": id, "role": "tool", "toolCallId": self.turn.call_id(&result.call_id),
+            "id": id, "role": "tool", "toolCallId": lane.call_id(&result.call_id),
             "content": content_to_json(&result.content),
         });
         if result.is_error() {
             message["metadata"] = json!({ "is_error": true, "kind": result.kind.as_str() });
         }
-        self.messages.push(message);
+        lane.tagged(message)
     }
 
     /// Adds a result for each call of an incomplete turn that has none, because a client would
@@ -152,5 +183,20 @@ impl<'a> StoredMessages<'a> {
                 "activityType": "interrupt", "content": interrupt,
             }));
         }
+    }
+}
+
+/// Adds an item of the model, the `index`th one of its turn, to the turn's messages.
+fn add_model_output(turn: &mut Lane, index: u32, item: &Item) {
+    // The messages are built in the same way as in a stream, whose bytes are not needed.
+    let out = &mut Vec::new();
+    match &item.kind {
+        ItemKind::Text { text } if !text.is_empty() => turn.text(text, out),
+        ItemKind::Reasoning { text } if !text.is_empty() => turn.reasoning(index, text, out),
+        ItemKind::ToolCall(call) => {
+            turn.call_start(&call.call_id, &call.name, out);
+            turn.call_args(&call.call_id, &call.arguments, out);
+        }
+        _ => {}
     }
 }

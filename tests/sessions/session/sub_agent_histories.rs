@@ -1,13 +1,15 @@
 //! The histories of sub-agents, stored beside the entries of the session.
 
-use futures::{FutureExt, StreamExt};
-use serde_json::json;
+use futures::{FutureExt, StreamExt, TryStreamExt};
+use serde_json::{Value, json};
 use turnstream::agent::{Budget, Limits};
 use turnstream::event::EndReason;
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, MemoryStore, Session, restore_history};
 use turnstream::tool::{Tool, ToolSearch, Verdict};
+use turnstream::ui::ClientLimits;
+use turnstream::ui::ag_ui::{AgUi, RunRequest};
 use turnstream::ui::ai_sdk::AiSdk;
 use turnstream::{Agent, History, Item, Toolkit, Usage};
 
@@ -99,6 +101,46 @@ async fn a_page_that_is_opened_later_shows_the_sub_agent() {
         },
     });
     assert_eq!(*part, expected);
+}
+
+#[tokio::test]
+async fn an_ag_ui_page_that_is_opened_later_shows_the_sub_agents_messages_as_a_stream_does() {
+    let agent = agent_with_reader(false);
+    let session = session().await.with_sub_agent_histories();
+    let body = json!({
+        "threadId": "s", "runId": "s",
+        "messages": [{ "id": "u", "role": "user", "content": "Go" }],
+    });
+    let limits = ClientLimits::default();
+    let request =
+        RunRequest::parse(Some("application/json"), body.to_string().as_bytes(), &limits).unwrap();
+    let settings = AgUi::new(&request).with_session(&session);
+    let run = session.run(&agent, "Go").await.unwrap();
+    let body: Vec<_> = settings.clone().respond(run).body.try_collect().await.unwrap();
+    let body = String::from_utf8(body.concat()).unwrap();
+    let data = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let events: Vec<Value> = data.map(|data| serde_json::from_str(data).unwrap()).collect();
+
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    // The run has the id of the session, so the sub-agent has the same id in both.
+    let nested: Vec<_> = messages.iter().filter(|it| it["subagentRunId"] == "s/c1").collect();
+    let shown: Vec<_> =
+        nested.iter().map(|it| (it["role"].as_str().unwrap(), &it["content"])).collect();
+    let [text, result, answer] = ["Let me look.", "done", "Two pages."].map(Value::from);
+    assert_eq!(shown, [("assistant", &text), ("tool", &result), ("assistant", &answer)]);
+    let streamed = |id: &Value| {
+        let own = |event: &&Value| event["subagentRunId"] == "s/c1";
+        let is_it = |event: &Value| {
+            let starts =
+                event["type"] == "TEXT_MESSAGE_START" || event["type"] == "TOOL_CALL_RESULT";
+            starts && event["messageId"] == *id
+        };
+        events.iter().filter(own).any(is_it)
+    };
+    assert!(nested.iter().all(|message| streamed(&message["id"])), "{nested:?}");
+    let of_parent = |message: &Value| message["subagentRunId"].is_null();
+    let last = messages.iter().rposition(|message| !of_parent(message)).unwrap();
+    assert_eq!(messages[last + 1]["toolCallId"], "c1");
 }
 
 /// The name and state of the sub-agent, as a page that is opened later shows it.

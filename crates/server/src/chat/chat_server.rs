@@ -200,6 +200,14 @@ impl ChatServer {
         self.update(|settings| settings.sessions.owners = SessionOwners::Everyone)
     }
 
+    /// Stores the history of each sub-agent that ends beside the entries of its session, so that a
+    /// page that is opened later shows it: the same as
+    /// [`Session::with_sub_agent_histories`](turnstream::session::Session::with_sub_agent_histories).
+    /// By default, it is not stored.
+    pub fn with_sub_agent_histories(self) -> Self {
+        self.update(|settings| settings.sessions.keeps_sub_agents = true)
+    }
+
     /// Sets the limits on requests, runs, queued messages, sessions and readers, in place of the
     /// [defaults](ChatLimits).
     pub fn with_limits(self, limits: ChatLimits) -> Self {

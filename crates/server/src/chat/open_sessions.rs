@@ -15,7 +15,7 @@ use super::listings::Listings;
 use super::lost_leases::LostLeases;
 use super::open_session::OpenSession;
 use super::requests::check_session_id;
-use super::views::{LIST_PAGE, title};
+use super::views::{KnownTitle, LIST_PAGE};
 use crate::authorize::Principal;
 
 /// The number of sessions that stay open. If there are more, new sessions without a message are
@@ -35,13 +35,15 @@ pub(super) struct OpenSessions {
     pub(super) store: Arc<dyn Store>,
     pub(super) writers: StoreWriters,
     pub(super) owners: SessionOwners,
+    /// Whether the histories of sub-agents are stored.
+    pub(super) keeps_sub_agents: bool,
     pub(super) lost_leases: Arc<LostLeases>,
     open: Arc<Mutex<OpenedSessions>>,
     /// Locked while the sessions are counted.
     counts: Arc<tokio::sync::Mutex<Option<SessionCounts>>>,
     listings: Listings,
     /// The titles of sessions that were listed.
-    titles: Arc<Mutex<HashMap<String, String>>>,
+    titles: Arc<Mutex<HashMap<String, KnownTitle>>>,
 }
 
 /// The sessions that stay open.
@@ -124,6 +126,7 @@ impl OpenSessions {
             store,
             writers: StoreWriters::ThisProcess,
             owners: SessionOwners::Principal,
+            keeps_sub_agents: false,
             lost_leases: Arc::default(),
             open: Arc::default(),
             counts: Arc::default(),
@@ -134,7 +137,12 @@ impl OpenSessions {
 
     /// Returns the sessions of another store, with the same settings.
     pub(super) fn with_store(&self, store: Arc<dyn Store>) -> Self {
-        Self { writers: self.writers, owners: self.owners, ..Self::new(store) }
+        Self {
+            writers: self.writers,
+            owners: self.owners,
+            keeps_sub_agents: self.keeps_sub_agents,
+            ..Self::new(store)
+        }
     }
 
     /// Returns the id under which the store has a session of the principal.
@@ -165,7 +173,10 @@ impl OpenSessions {
             self.refresh(&open.session).await?;
             return Ok(open);
         }
-        let session = Session::open(Arc::clone(&self.store), stored).await?;
+        let mut session = Session::open(Arc::clone(&self.store), stored).await?;
+        if self.keeps_sub_agents {
+            session = session.with_sub_agent_histories();
+        }
         Ok(self.lock_open().add(hub, stored, session))
     }
 
@@ -273,20 +284,22 @@ impl OpenSessions {
         self.listings.read(principal, read).await
     }
 
-    /// The beginning of the user's first message, which does not change.
+    /// The beginning of the user's first message.
     async fn title(&self, info: &SessionInfo) -> String {
-        let titles = || self.titles.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(title) = titles().get(&info.id) {
-            return title.clone();
-        }
-        let entries = self.store.load(&info.id, 0).await.ok().flatten();
-        let Some(title) = title(&entries.unwrap_or_default()) else { return String::new() };
-        let mut titles = titles();
+        let known = self.lock_titles().get(&info.id).cloned();
+        let found = KnownTitle::load(&*self.store, info, known).await;
+        let Some(found) = found else { return String::new() };
+        let text = found.text.clone();
+        let mut titles = self.lock_titles();
         if titles.len() >= MAX_TITLES {
             titles.clear();
         }
-        titles.insert(info.id.clone(), title.clone());
-        title
+        titles.insert(info.id.clone(), found);
+        text
+    }
+
+    fn lock_titles(&self) -> MutexGuard<'_, HashMap<String, KnownTitle>> {
+        self.titles.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn lock_open(&self) -> MutexGuard<'_, OpenedSessions> {

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
+use turnstream::provider::{Reply, Scripted};
 use turnstream::session::{Entry, Lease, MemoryStore, SessionInfo, Store};
-use turnstream::{Error, ErrorKind, Item};
+use turnstream::{Agent, Error, ErrorKind, Item};
 use turnstream_server::{ChatLimits, ChatServer};
 
 use super::support::{Chat, SECRET, agent, two_users};
@@ -229,4 +230,22 @@ async fn a_principal_finds_its_sessions_among_many_others() {
     assert_eq!((ids(&first).len(), ids(&second).len()), (50, 10));
     assert!(ids(&first).is_disjoint(&ids(&second)));
     assert_eq!(second["next"], Value::Null);
+}
+
+#[tokio::test]
+async fn the_histories_of_sub_agents_are_stored_if_asked_for() {
+    for is_asked in [false, true] {
+        let reader = Agent::new(Scripted::new(["Two pages."]));
+        let call = Reply::new().call("read", json!({ "prompt": "Count" }));
+        let model = Scripted::new([call, "It has two pages.".into()]);
+        let agent = Agent::new(model).with_tool(reader.as_tool("read", "Reads").unwrap());
+        let chat = Chat::of(agent, |server| match is_asked {
+            true => server.with_sub_agent_histories(),
+            false => server,
+        });
+        chat.say_and_wait("ada", "s", "How long is it?").await;
+        let entries = chat.store.load("ada/s", 0).await.unwrap().unwrap();
+        let stored = entries.iter().filter(|entry| matches!(entry, Entry::Nested { .. })).count();
+        assert_eq!(stored, usize::from(is_asked));
+    }
 }
