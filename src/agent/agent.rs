@@ -680,7 +680,8 @@ impl Agent {
     /// call was interrupted, timed out or panicked. The call is not run: it receives a
     /// [`Denied`](crate::item::ResultKind::Denied) result, which asks the model to find out whether
     /// the earlier call took effect. Once another call has recorded
-    /// [evidence](crate::tool::ToolContext::record_evidence), the call runs.
+    /// [evidence](crate::tool::ToolContext::record_evidence), the call runs. The evidence is not
+    /// interpreted: any evidence lifts the hold, also a failed check, or one about something else.
     ///
     /// Calls are compared by their tools and arguments. Tools that are
     /// [idempotent](crate::Tool::idempotent), and the [read-only

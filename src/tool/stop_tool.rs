@@ -22,7 +22,8 @@ impl Tool {
     /// - A call with invalid arguments receives an error result and does not end the run.
     /// - The result of the call contains the action. A hook that changes the arguments or the
     ///   result changes the action.
-    /// - Validations check the text of the turn, not the summary.
+    /// - Validations check the text that the outcome will have: the text of the turn or, if it has
+    ///   none, the summary.
     /// - The call does not count towards a limit on tool calls. If the turn exceeds another limit
     ///   of the budget, none of its calls run, and the action has no effect.
     /// - If the call itself waits for an approval, the action has no effect, and the resumed run

@@ -38,6 +38,18 @@ fn panics() -> Reply {
     pay(json!({ "panics": true, "to": "Ada" }))
 }
 
+#[tokio::test]
+async fn the_result_of_a_held_call_says_what_lifts_the_hold() {
+    let model = Scripted::new([panics(), panics(), "Done.".into()]);
+    let agent = Agent::new(model).with_tool(pay_tool()).hold_unclear_repeats();
+    let outcome = agent.run("go").outcome().await;
+    let held = outcome.new_items().iter().filter_map(Item::as_tool_result).nth(1).unwrap();
+    let expected = "Not run: the same call was made before and ended as `panic`, so it may have \
+                    taken effect. Find out whether it did. The call runs again once another call \
+                    has recorded evidence.";
+    assert_eq!((held.kind, held.content.text().as_str()), (Denied, expected));
+}
+
 async fn kinds_of(pay_tool: Tool, replies: Vec<Reply>) -> Vec<ResultKind> {
     let model = Scripted::new(replies.into_iter().chain(["Done.".into()]));
     let agent = Agent::new(model).with_tools([pay_tool, check_tool()]).hold_unclear_repeats();

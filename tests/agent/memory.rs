@@ -12,7 +12,8 @@ use turnstream::context::{
 };
 use turnstream::item::ResultKind;
 use turnstream::provider::{Reply, Scripted};
-use turnstream::{Agent, ErrorKind, EventStreamExt, Item};
+use turnstream::trace::RunInputs;
+use turnstream::{Agent, ErrorKind, EventStreamExt, Item, Trace};
 
 use turnstream_test_support::temp_folder::TempFolder;
 
@@ -161,6 +162,33 @@ async fn matching_notes_are_added_to_each_request_and_recorded_in_the_selection(
     let chosen: Vec<_> = selections[0].chosen.iter().map(|chosen| &*chosen.source).collect();
     assert_eq!(chosen, ["memory/deploys"]);
     assert_eq!(outcome.history.len(), 2, "the note is not part of the history");
+}
+
+#[tokio::test]
+async fn the_inputs_in_a_trace_name_the_memory_and_the_notes_that_were_read() {
+    let folder = TempFolder::new();
+    let memory = FileMemory::new(folder.path());
+    memory.write(&note("deploys", "The team deploys on Tuesdays.")).await.unwrap();
+    let trace = Trace::new();
+    let mut injector = ContextInjector::new(1_000, |_| Vec::new());
+    injector.recall = Some(Recall::new(memory, 3));
+    let inputs = trace.clone();
+    injector.on_selection = Some(Arc::new(move |selection| inputs.add_input(selection)));
+    let agent = Agent::new(Scripted::new(["On Tuesdays."])).with_hook(injector);
+    let mut audited = agent.run_inputs("When do we deploy?");
+    audited.memory = Some(folder.path().display().to_string());
+    trace.add_input(&audited);
+    agent.run(&*audited.goal).trace_to(&trace).for_each(|_| async {}).await;
+
+    let step = trace.last_event().unwrap();
+    let [run, selection] = &step.inputs[..] else { panic!("{:?}", step.inputs) };
+    assert_eq!(run.deserialize_as::<RunInputs>().unwrap(), audited);
+    assert_eq!(run.to_value()["memory"], folder.path().display().to_string());
+    let selection: ContextSelection = selection.deserialize_as().unwrap();
+    let chosen = selection.chosen.iter().map(|chosen| (&*chosen.source, &*chosen.why));
+    let chosen: Vec<_> = chosen.collect();
+    assert_eq!(chosen[0].0, "memory/deploys");
+    assert!(!chosen[0].1.is_empty(), "{chosen:?}");
 }
 
 #[tokio::test]
