@@ -29,8 +29,9 @@ use futures::StreamExt;
 use serde_json::json;
 use turnstream::agent::Limits;
 use turnstream::agent::evidence::RequireEvidence;
+use turnstream::env::SystemClock;
 use turnstream::trace::TraceAction;
-use turnstream::{Agent, EventStreamExt, Toolkit};
+use turnstream::{Agent, EventStreamExt, Tool, Toolkit};
 
 use crate::tools::{Root, apply_patch, markdown_check, read_file};
 
@@ -114,16 +115,17 @@ fn snapshot(root: &Path) -> io::Result<String> {
 async fn run_agent(shown: OutputFormat, hasty: bool) -> Result<bool, Box<dyn std::error::Error>> {
     let folder = TempFolder::new()?;
     let root = Root::new(folder.0.clone());
-    let tools = [read_file(&root), apply_patch(&root), markdown_check(&root)];
+    let tools = [read_file(&root), apply_patch(&root), markdown_check(&root), Tool::stop()];
     let mut policy = RequireEvidence::new();
     policy.read_only_tools = ["read_file", "markdown_check"].map(str::to_owned).to_vec();
     let agent = Agent::new(if hasty { model::hasty_model() } else { model::thorough_model() })
         .with_system("You keep the glossary of a book. One action at a time.")
-        .with_toolkit(Toolkit::new(tools).first_call_only().with_rationale())
-        .with_limits(Limits { max_turns: Some(19), ..Limits::default() })
+        // A call that does not say what it expects is refused, and the fixes are bounded.
+        .with_toolkit(Toolkit::new(tools).first_call_only().with_required_rationale())
+        .with_limits(Limits { max_turns: Some(19), end_after_failed_fixes: 3, ..Limits::default() })
         .with_evidence(policy);
 
-    let trace = agent.new_trace();
+    let trace = agent.new_trace().with_clock(SystemClock);
     let mut inputs = agent.run_inputs(GOAL);
     inputs.repository = Some(folder.0.display().to_string());
     inputs.snapshot = Some(snapshot(&folder.0)?);

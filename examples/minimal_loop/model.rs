@@ -68,10 +68,20 @@ fn editing_replies() -> Vec<Reply> {
     ]
 }
 
-/// Stops when the check has passed.
+/// Stops when the check has passed, with the command of the check as evidence.
+fn stop_reply() -> Reply {
+    let action = json!({
+        "reason": "success",
+        "summary": "The terms are added, and the check passes.",
+        "evidence": format!("minimal_loop --check {GLOSSARY_PATH}"),
+        "stop_condition": "the markdown check passes",
+        "_why": { "expected_outcome": "The goal is reached" },
+    });
+    Reply::new().call("stop", action)
+}
+
 pub(crate) fn thorough_model() -> Scripted {
-    let done = Reply::text("The terms are added, and `minimal_loop --check` passes.");
-    Scripted::new(editing_replies().into_iter().chain([check_reply(), done]))
+    Scripted::new(editing_replies().into_iter().chain([check_reply(), stop_reply()]))
 }
 
 /// Claims success without running the check again, and repeats the claim.

@@ -7,7 +7,7 @@ use std::time::Duration;
 use std::{env, fs, io};
 
 use turnstream::item::Evidence;
-use turnstream::tool::{Tool, ToolContext};
+use turnstream::tool::{Tool, ToolContext, ToolOutput};
 
 use crate::patch::{self, PatchOutcome};
 
@@ -63,20 +63,22 @@ fn apply_to_file(
     root: &Root,
     PatchArgs { path, input }: &PatchArgs,
     cx: &ToolContext,
-) -> Result<String, String> {
+) -> Result<ToolOutput, String> {
     let text = match patch::apply(&root.read(path)?, input)? {
         PatchOutcome::AlreadyApplied => {
-            return Ok(format!("`{path}` already has the changes of the patch"));
+            let message = format!("`{path}` already has the changes of the patch");
+            return Ok(ToolOutput::already_exists(message));
         }
         PatchOutcome::Changed(text) => text,
     };
     if cx.is_dry_run() {
-        return Ok(format!("`{path}` would have {} lines", text.lines().count()));
+        let lines = text.lines().count();
+        return Ok(ToolOutput::ok(format!("`{path}` would have {lines} lines")));
     }
     // Recorded before the write, because a failed write may have changed something.
     cx.record_change(path.clone());
     fs::write(root.resolve_path(path)?, text).map_err(|error| format!("`{path}`: {error}"))?;
-    Ok(format!("`{path}` was changed"))
+    Ok(ToolOutput::ok(format!("`{path}` was changed")))
 }
 
 /// Runs the check, which is this program in a separate process, and records its result as evidence.

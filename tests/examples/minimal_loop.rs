@@ -4,7 +4,7 @@
 use std::process::{Command, Output, Stdio};
 
 use serde_json::{Value, json};
-use turnstream::trace::{RunInputs, ToolExit, TraceAction, TraceEvent, read_jsonl};
+use turnstream::trace::{RunInputs, ToolExit, TraceAction, TraceEvent, TraceLine, read_jsonl};
 use turnstream_test_support::programs::example_program;
 
 #[track_caller]
@@ -67,8 +67,16 @@ fn expected_steps() -> [Value; 4] {
             "budgets": { "steps_remaining": 15 },
         }),
         json!({
-            "step": 6,
-            "action": { "type": "stop", "stop_reason": "success" },
+            "step": 7,
+            "action": {
+                "type": "stop",
+                "stop_reason": "success",
+                "stop_action": {
+                    "reason": "success",
+                    "evidence": "minimal_loop --check book/glossary.md",
+                    "stop_condition": "the markdown check passes",
+                },
+            },
             "result": {
                 "verification_evidence": {
                     "command": "minimal_loop --check book/glossary.md",
@@ -101,18 +109,19 @@ fn a_failed_check_leads_to_a_fix_and_the_end_cites_the_passing_check() {
     let (steps, end) = steps.rsplit_once("\n\n").unwrap();
     let steps: Vec<Value> =
         steps.split("\n\n").map(|step| serde_json::from_str(step).unwrap()).collect();
-    assert_eq!(steps.len(), 6);
+    assert_eq!(steps.len(), 7);
     for expected in expected_steps() {
         assert!(steps.iter().any(|step| contains(step, &expected)), "{expected} is not in {out}");
     }
     assert!(out.contains(
         "MD012/no-multiple-blanks: Multiple consecutive blank lines [Expected: 1; Actual: 2]"
     ));
-    assert_eq!(end, "success after 6 steps; evidence: `minimal_loop --check book/glossary.md`\n");
+    assert_eq!(end, "success after 7 steps; evidence: `minimal_loop --check book/glossary.md`\n");
 }
 
 fn read_trace(output: &Output) -> Vec<TraceEvent> {
-    read_jsonl(&output.stdout[..]).map(Result::unwrap).collect()
+    let lines = read_jsonl(&output.stdout[..]).map(Result::unwrap);
+    lines.filter_map(TraceLine::into_step).collect()
 }
 
 #[test]
@@ -122,20 +131,23 @@ fn the_printed_lines_are_the_trace_steps_and_sufficient_to_repeat_them() {
     assert_eq!(output.status.code(), Some(0));
     let (yes, no) = (ToolExit::Success, ToolExit::Failure);
     let exits: Vec<_> = steps.iter().filter_map(|step| step.result.tool_exit).collect();
-    assert_eq!(exits, [yes, yes, no, yes, yes]);
+    // The last call is that to `stop`.
+    assert_eq!(exits, [yes, yes, no, yes, yes, yes]);
     for (at, step) in steps.iter().enumerate() {
-        assert_eq!((step.step as usize, step.turn as usize), (at + 1, at + 1));
+        assert_eq!((step.step as usize, step.turn as usize), (at + 1, (at + 1).min(6)));
+        assert!(step.time.is_some());
         match &step.action {
-            TraceAction::Tool { args, call_id, .. } => {
+            TraceAction::Tool { args, call_id, why, .. } => {
                 assert!(args.is_some() && !call_id.is_empty());
+                assert!(why.expected_outcome.is_some());
             }
-            TraceAction::Stop { .. } => assert_eq!(at, 5),
+            TraceAction::Stop { .. } => assert_eq!(at, 6),
             other => panic!("{other:?}"),
         }
     }
     let inputs: RunInputs = steps[0].inputs[0].deserialize_as().unwrap();
     assert_eq!(inputs.goal, "Add two glossary terms and ensure formatting");
-    assert_eq!(inputs.tools, ["read_file", "apply_patch", "markdown_check"]);
+    assert_eq!(inputs.tools, ["read_file", "apply_patch", "markdown_check", "stop"]);
     assert_eq!(inputs.budgets.steps_remaining, Some(19));
     assert!(inputs.repository.is_some() && inputs.snapshot.is_some());
 }
@@ -174,22 +186,26 @@ fn a_trace_file_can_be_read_and_pretty_printed() {
     std::fs::write(&file, &lines.stdout).unwrap();
     let path = file.to_str().unwrap();
     let (printed, whole) = (run_example("trace", &[path]), run_example("trace", &["--all", path]));
-    std::fs::write(&file, [&lines.stdout[..], b"{\"step\":7}\n"].concat()).unwrap();
+    std::fs::write(&file, [&lines.stdout[..], b"{\"step\":8}\n"].concat()).unwrap();
     let broken = run_example("trace", &[path]);
     std::fs::remove_file(&file).unwrap();
     let shown = utf8_string(&printed.stdout);
     let shown: Vec<&str> = shown.lines().collect();
-    assert_eq!(shown.len(), 6);
+    let (iterations, shown): (Vec<&str>, Vec<&str>) =
+        shown.into_iter().partition(|line| line.starts_with("     turn "));
+    assert_eq!((shown.len(), iterations.len()), (7, 6));
+    assert!(iterations[0].starts_with("     turn 1 after "), "{iterations:?}");
+    assert!(iterations[0].ends_with(" ms: next_turn") && iterations[5].ends_with(": the end"));
     assert_eq!(shown[1], "  2  apply_patch       success; changed book/glossary.md");
     assert!(
         shown[2].starts_with("  3  markdown_check    failure; Glossary terms not"),
         "{shown:?}"
     );
-    assert_eq!(shown[5], "  6  stop              success; `minimal_loop --check book/glossary.md`");
+    assert_eq!(shown[6], "  7  stop              success; `minimal_loop --check book/glossary.md`");
     assert!(utf8_string(&whole.stdout).contains("      \"path\": \"book/glossary.md\""));
     assert_eq!((printed.status.code(), broken.status.code()), (Some(0), Some(1)));
     assert!(
-        utf8_string(&broken.stderr).starts_with("line 7 of the trace is not a step"),
+        utf8_string(&broken.stderr).starts_with("line 14 of the trace is not a step"),
         "{broken:?}"
     );
 }
