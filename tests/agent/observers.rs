@@ -17,18 +17,18 @@ use tokio::time::{Instant, sleep};
 use turnstream::agent::hook::{self, Hook, HookFuture};
 use turnstream::agent::{Decision, Limits, RunContext, State};
 use turnstream::event::{AppendReason, EndReason};
-use turnstream::item::Content;
+use turnstream::item::{Content, ItemKind};
 use turnstream::provider::{Reply, Scripted};
 use turnstream::stream::Step;
 use turnstream::turn::Turn;
-use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request};
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Request, Usage};
 
 use turnstream_test_support::runs::{
     check_outcome, collect_rest, final_outcome, limits_without_retries, pull_ready, pull_until,
     reply_calling, scripted_agent, test_agent,
 };
 use turnstream_test_support::tools::{
-    CountGuard, Counter, counted_tool, nap_tool, ok_tool, reply_calling_nap,
+    CountGuard, Counter, counted_tool, nap_tool, ok_tool, reply_calling_nap, uncounted_tool,
 };
 
 const SECOND: Duration = Duration::from_secs(1);
@@ -560,4 +560,31 @@ async fn no_observer_starts_after_the_run_has_ended() {
     let began = counter.started_count();
     cx.notify_turn(&state, &turn);
     assert_eq!((counter.started_count(), counter.alive_count()), (began, 0));
+}
+
+#[tokio::test]
+async fn a_hook_receives_the_text_reasoning_calls_and_usage_of_a_turn() {
+    let seen: Shared<Vec<Turn>> = Shared::default();
+    let log = Arc::clone(&seen);
+    let observes = hook::assistant_message(move |_, turn| {
+        log.lock().unwrap().push((*turn).clone());
+        async {}
+    });
+    let usage = Usage { input_tokens: 30, output_tokens: 7, ..Usage::default() };
+    let reply =
+        Reply::new().think("Hm.").say("Let me look.").usage(usage).call("t", json!({"n": 1}));
+    let agent = Agent::new(Scripted::new([reply, "Done.".into()])).with_hook(observes);
+    agent.with_tool(uncounted_tool("t")).run("go").outcome().await;
+    let seen = seen.lock().unwrap();
+    let [turn, last] = &seen[..] else { panic!("{seen:?}") };
+    assert_eq!((turn.text().as_str(), turn.usage()), ("Let me look.", usage));
+    let items = turn.to_history_items();
+    let reasoning = items.iter().filter_map(|item| match &item.kind {
+        ItemKind::Reasoning { text } => Some(text.as_str()),
+        _ => None,
+    });
+    assert_eq!(reasoning.collect::<Vec<_>>(), ["Hm."]);
+    let calls: Vec<_> = turn.tool_calls().map(|call| (&*call.name, &*call.arguments)).collect();
+    assert_eq!(calls, [("t", r#"{"n":1}"#)]);
+    assert_eq!(last.text(), "Done.");
 }

@@ -163,3 +163,10 @@ async fn the_result_of_a_sub_agent_that_completes_without_text_says_so() {
     assert_eq!((ended, kind), (EndReason::Completed, ResultKind::Ok));
     assert_eq!(text, "[the agent completed its task without an answer in words]");
 }
+
+#[tokio::test]
+async fn the_result_of_a_sub_agent_is_the_text_of_its_last_turn() {
+    let child = agent_that_says("Let me look.", [Reply::text("Two pages.")]);
+    let expected = (EndReason::Completed, ResultKind::Ok, "Two pages.".to_owned());
+    assert_eq!(sub_agent_result(child).await, expected);
+}

@@ -3,38 +3,58 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::ops::RangeInclusive;
 use std::path::Path;
 
 /// A page with fewer rows was not read to its end.
-const MIN_ROWS: usize = 250;
+const MIN_ROWS: usize = 270;
+
+/// The numbers that the page must contain.
+const NUMBERS: RangeInclusive<u32> = 1..=195;
 
 struct Row<'a> {
+    /// Numbers, separated by `, `, or `-`.
+    numbers: &'a str,
     requirement: &'a str,
     parts: &'a str,
     tests: &'a str,
 }
 
-/// Returns the rows of the page's tables. A line that is not a row of three cells is a fault.
+/// Returns the rows of the page's tables. A line that is not a row of four cells is a fault.
 fn read_rows<'a>(page: &'a str, faults: &mut Vec<String>) -> Vec<Row<'a>> {
     let (mut heading, mut rows) = ("", Vec::new());
     for line in page.lines() {
         if let Some(text) = line.strip_prefix("## ") {
             heading = text;
         }
-        if !line.starts_with('|') || line.starts_with("|---") || line.starts_with("| requirement |")
-        {
+        if !line.starts_with('|') || line.starts_with("|---") || line.starts_with("| no. |") {
             continue;
         }
         let cells = line.strip_prefix("| ").and_then(|line| line.strip_suffix(" |"));
         let cells: Vec<&str> = cells.map_or(Vec::new(), |cells| cells.split(" | ").collect());
         match cells[..] {
-            [requirement, parts, tests] => {
-                rows.push(Row { requirement, parts, tests });
+            [numbers, requirement, parts, tests] => {
+                rows.push(Row { numbers, requirement, parts, tests });
             }
-            _ => faults.push(format!("{heading}: not three cells: {line}")),
+            _ => faults.push(format!("{heading}: not four cells: {line}")),
         }
     }
     rows
+}
+
+/// Adds a row's numbers to the numbers of the page. Returns a fault if one of them is not a number
+/// of a requirement.
+fn add_numbers(row: &Row<'_>, found: &mut BTreeSet<u32>) -> Option<String> {
+    if row.numbers == "-" {
+        return None;
+    }
+    for number in row.numbers.split(", ") {
+        match number.parse() {
+            Ok(number) if NUMBERS.contains(&number) => drop(found.insert(number)),
+            Ok(_) | Err(_) => return Some(format!("`{number}` is not a number of a requirement")),
+        }
+    }
+    None
 }
 
 /// The texts between backticks.
@@ -79,17 +99,21 @@ fn is_part(root: &Path, names: &BTreeSet<String>, part: &str) -> bool {
     }
 }
 
+struct Page<'a> {
+    rows: Vec<Row<'a>>,
+    numbers: BTreeSet<u32>,
+}
+
 /// Returns the rows and the faults of a page.
-fn check_page<'a>(
-    root: &Path,
-    names: &BTreeSet<String>,
-    page: &'a str,
-) -> (Vec<Row<'a>>, Vec<String>) {
+fn check_page<'a>(root: &Path, names: &BTreeSet<String>, page: &'a str) -> (Page<'a>, Vec<String>) {
     let mut faults = Vec::new();
     let rows = read_rows(page, &mut faults);
-    let mut requirements = BTreeSet::new();
+    let (mut requirements, mut numbers) = (BTreeSet::new(), BTreeSet::new());
     for row in &rows {
-        let mut found = Vec::new();
+        let mut found = Vec::from_iter(add_numbers(row, &mut numbers));
+        if row.requirement.contains("partly") {
+            found.push("the requirement is not met".to_owned());
+        }
         if !requirements.insert(row.requirement) {
             found.push("the requirement has two rows".to_owned());
         }
@@ -104,7 +128,7 @@ fn check_page<'a>(
         found.extend(code_spans(row.tests).filter_map(|test| test_fault(root, test)));
         faults.extend(found.into_iter().map(|fault| format!("{}: {fault}", row.requirement)));
     }
-    (rows, faults)
+    (Page { rows, numbers }, faults)
 }
 
 /// Adds the names that the Rust files of a folder contain.
@@ -127,10 +151,12 @@ fn each_requirement_names_parts_and_tests_that_exist() {
     let mut names = BTreeSet::new();
     add_names(&root.join("src"), &mut names);
     let page = fs::read_to_string(root.join("tests/requirements.md")).unwrap();
-    let (rows, faults) = check_page(root, &names, &page);
+    let (Page { rows, numbers }, faults) = check_page(root, &names, &page);
     assert!(faults.is_empty(), "{}", faults.join("\n"));
     println!("{} requirements", rows.len());
     assert!(rows.len() >= MIN_ROWS, "the page has {} rows", rows.len());
+    let missing: Vec<u32> = NUMBERS.filter(|number| !numbers.contains(number)).collect();
+    assert!(missing.is_empty(), "no row has the numbers {missing:?}");
 }
 
 #[test]
@@ -138,27 +164,34 @@ fn a_fault_in_the_table_of_requirements_is_named() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let names = ["Step", "Next"].map(str::to_owned).into();
     let faults = |rows: &str| {
-        let page =
-            format!("## A\n\n| requirement | type or function | test |\n|---|---|---|\n{rows}");
+        let page = format!(
+            "## A\n\n| no. | requirement | type or function | test |\n|---|---|---|---|\n{rows}"
+        );
         check_page(root, &names, &page).1.join("\n")
     };
     let file = "tests/invariants/requirements.rs";
     let test = format!("`{file}: a_fault_in_the_table_of_requirements_is_named`");
-    assert_eq!(faults(&format!("| r | `Step::Next`, `{file}` | {test} |")), "");
+    assert_eq!(faults(&format!("| 1, 195 | r | `Step::Next`, `{file}` | {test} |")), "");
 
     let check = |rows: &str, expected: &str| assert_eq!(faults(rows), expected);
-    let row = format!("| r | `Step` | {test} |");
+    let row = format!("| - | r | `Step` | {test} |");
+    for number in ["196", "0", "", "1,2", "one"] {
+        let fault = format!("r: `{number}` is not a number of a requirement");
+        check(&format!("| {number} | r | `Step` | {test} |"), &fault);
+    }
+    let partly = format!("| 1 | r is partly met | `Step` | {test} |");
+    check(&partly, "r is partly met: the requirement is not met");
     check(&format!("{row}\n{row}"), "r: the requirement has two rows");
-    check("| r | `Step` |", "A: not three cells: | r | `Step` |");
-    check("| r | `Step` |  |", "r: no test is named");
-    check(&format!("| r |  | {test} |"), "r: no part is named");
-    check(&format!("| r | `Step::Last` | {test} |"), "r: `Step::Last` does not exist");
-    check(&format!("| r | `src/none.rs` | {test} |"), "r: `src/none.rs` does not exist");
-    check("| r | `Step` | `src/none.rs: a` |", "r: src/none.rs does not exist");
-    check("| r | `Step` | `a` |", "r: `a` is not a file and a test");
+    check("| - | r | `Step` |", "A: not four cells: | - | r | `Step` |");
+    check("| - | r | `Step` |  |", "r: no test is named");
+    check(&format!("| - | r |  | {test} |"), "r: no part is named");
+    check(&format!("| - | r | `Step::Last` | {test} |"), "r: `Step::Last` does not exist");
+    check(&format!("| - | r | `src/none.rs` | {test} |"), "r: `src/none.rs` does not exist");
+    check("| - | r | `Step` | `src/none.rs: a` |", "r: src/none.rs does not exist");
+    check("| - | r | `Step` | `a` |", "r: `a` is not a file and a test");
     // A function that is not a test does not count.
     let missing = format!("r: {file} has no test `code_spans`");
-    check(&format!("| r | `Step` | `{file}: code_spans` |"), &missing);
+    check(&format!("| - | r | `Step` | `{file}: code_spans` |"), &missing);
 }
 
 #[test]
