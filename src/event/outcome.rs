@@ -50,7 +50,7 @@ pub struct Outcome {
     pub partial: bool,
     /// The provider's word for the reason why the last turn ended, if this crate does not know the
     /// word. The text of such a turn may be incomplete.
-    pub unknown_stop_reason: Option<String>,
+    pub unknown_stop_reason: Option<Box<str>>,
     /// The text of the last turn. If the last turn continues truncated turns, their text is
     /// included.
     pub text: String,
@@ -92,7 +92,7 @@ pub struct Outcome {
     /// The input that arrived too late to be used by the run.
     pub undelivered: Vec<UndeliveredInput>,
     /// The evidence reported by the tools in this run.
-    pub evidence: Vec<RawJson>,
+    pub evidence: Box<[RawJson]>,
     /// The check that proves the success of a completed run, if any. The check passed after the
     /// run's last change, and no failed check remains. The field can be set even if the agent does
     /// not [require evidence](crate::Agent::with_evidence).
@@ -335,7 +335,7 @@ struct OutcomeRepr {
     #[serde(default)]
     partial: bool,
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    unknown_stop_reason: Option<String>,
+    unknown_stop_reason: Option<Box<str>>,
     #[serde(default)]
     text: String,
     #[serde(default)]
@@ -361,7 +361,7 @@ struct OutcomeRepr {
     #[serde(default)]
     undelivered: Vec<UndeliveredInput>,
     #[serde(default)]
-    evidence: Vec<RawJson>,
+    evidence: Box<[RawJson]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     proof: Option<Box<Evidence>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -26,7 +26,7 @@ fn outcome(reason: EndReason, error: Option<Error>) -> Event {
         error,
         pending: Vec::new(),
         undelivered: Vec::new(),
-        evidence: Vec::new(),
+        evidence: Box::default(),
         proof: None,
         unproven: None,
         stop_action: None,

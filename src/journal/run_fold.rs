@@ -430,7 +430,7 @@ impl RunFold {
             why: None,
             partial: reason.is_partial()
                 || reason == EndReason::Completed && self.unknown_stop_reason.is_some(),
-            unknown_stop_reason: self.unknown_stop_reason.clone(),
+            unknown_stop_reason: self.unknown_stop_reason.as_deref().map(Into::into),
             text,
             turns: self.request_count.max(self.ended_turns + open),
             usage: self.usage(),

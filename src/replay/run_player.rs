@@ -143,9 +143,10 @@ impl RunPlayer {
 
     /// Returns the next event, if it appends user input.
     fn next_input(&self) -> Option<Event> {
-        use AppendReason::{FollowUp, Steer};
+        use AppendReason::{FollowUp, Message, Steer};
         let (_, next) = self.next_event(self.lock().next_entry_index)?;
-        matches!(next, Event::Appended { why: Steer | FollowUp, .. }).then(|| next.clone())
+        matches!(next, Event::Appended { why: Steer | FollowUp | Message, .. })
+            .then(|| next.clone())
     }
 
     /// Returns the next event, if it is a rewrite that replaces items with tombstones, or reports

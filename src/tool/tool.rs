@@ -218,8 +218,8 @@ impl Tool {
     /// arguments of a [raw](Self::raw) tool are not checked: without the feature `validate`,
     /// `pattern`, `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the
     /// keywords for dependent and unevaluated properties, and a `$ref` that points to nothing in
-    /// the schema, such as one to another document. With the feature, the list is empty. The closure
-    /// of such a tool must check these values itself.
+    /// the schema, such as one to another document. With the feature, the list is empty. The
+    /// closure of such a tool must check these values itself.
     ///
     /// ```
     /// use serde_json::json;

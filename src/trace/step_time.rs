@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 /// A step ends with the event that completes it. The step of a call begins when its tool starts or,
 /// if the tool did not run, when the turn of the call ends. The step of a message begins with its
 /// request, that of a compaction with the event before it, and that of the run's end with the run's
-/// first event. If the beginning is unknown, as for a request that a hook has reported, the step has
-/// no time.
+/// first event. If the beginning is unknown, as for a request that a hook has reported, the step
+/// has no time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StepTime {
     /// When the step began, by the trace's clock, in milliseconds since 1970 (UTC).

@@ -138,10 +138,11 @@ fn every_outcome_has_the_history_the_new_items_and_the_usage() {
 #[test]
 fn every_ending_but_a_completed_one_says_what_is_unproven() {
     for (reason, agent) in agents_by_end_reason() {
-        let without_policy = run_or_interrupt(&agent);
+        let outcome = run_or_interrupt(&agent);
         let expected = (reason == EndReason::Unproven).then_some("why");
-        assert_eq!(without_policy.unproven.as_deref(), expected, "{reason}");
-
+        assert_eq!(outcome.unproven.as_deref(), expected, "{reason}");
+    }
+    for (reason, agent) in agents_by_end_reason() {
         let outcome = run_or_interrupt(&agent.with_evidence(RequireEvidence::new()));
         // The claim of the agent that completes is rejected, and its script ends.
         if reason != EndReason::Completed {

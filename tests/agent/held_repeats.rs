@@ -44,7 +44,7 @@ async fn the_result_of_a_held_call_says_what_lifts_the_hold() {
     let agent = Agent::new(model).with_tool(pay_tool()).hold_unclear_repeats();
     let outcome = agent.run("go").outcome().await;
     let held = outcome.new_items().iter().filter_map(Item::as_tool_result).nth(1).unwrap();
-    let expected = "Not run: the same call was made before and ended as `panic`, so it may have \
+    let expected = "Denied: Not run: the same call was made before and ended as `panic`, so it may have \
                     taken effect. Find out whether it did. The call runs again once another call \
                     has recorded evidence.";
     assert_eq!((held.kind, held.content.text().as_str()), (Denied, expected));

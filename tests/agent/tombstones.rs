@@ -4,7 +4,7 @@ use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt};
 use turnstream::agent::{RunContext, hook};
 use turnstream::context::{
     BytesDiv4, Compaction, ContextInjector, Window, compactor_fn, count_tokens,
@@ -13,7 +13,8 @@ use turnstream::context::{
 use turnstream::event::{AppendReason, EndReason, RewriteReason};
 use turnstream::item::{ItemFlag, TombstoneEdit};
 use turnstream::provider::{Reply, Scripted};
-use turnstream::{Error, ErrorKind, Event, History, Item, Journal, Run};
+use turnstream::ui::ai_sdk::AiSdk;
+use turnstream::{Agent, Error, ErrorKind, Event, History, Item, Journal, Run};
 
 use turnstream::tool::Tool;
 use turnstream_test_support::items::{history_of, session_items, token_usage};
@@ -620,4 +621,18 @@ fn token_counts_exclude_tombstoned_items() {
     }
     assert_eq!(journal.history(), history);
     assert!(count_tokens(&history, &BytesDiv4) < before / 2);
+}
+
+#[tokio::test]
+async fn a_page_that_shows_tombstones_is_told_why_the_history_was_rewritten() {
+    let history = History::from_items("h", [Item::user("My key is 1234."), Item::text("Oh.")]);
+    let run = Agent::new(Scripted::new(["Bye."])).run_from(history, "More");
+    run.tombstone([0]).unwrap();
+    let body: Vec<_> = AiSdk::default().respond(run).body.try_collect().await.unwrap();
+    let body = String::from_utf8(body.concat()).unwrap();
+    let parts = body.lines().filter_map(|line| line.strip_prefix("data: "));
+    let parts = parts.filter_map(|part| serde_json::from_str::<serde_json::Value>(part).ok());
+    let rewritten: Vec<_> = parts.filter(|part| part["type"] == "data-compacted").collect();
+    let [part] = &rewritten[..] else { panic!("{body}") };
+    assert_eq!(part["data"], serde_json::json!({ "why": "tombstoned", "from": 0, "to": 1 }));
 }

@@ -844,12 +844,11 @@ async fn a_summary_has_the_time_of_its_request_and_a_report_of_a_hook_has_none()
         state.report_helper("judge", None, usage(5));
         StopDecision::Allow
     });
-    let large = |reply: Reply| reply.usage(usage(900));
-    let agent =
-        act_agent([large(act_call(json!({}))), large(act_call(json!({}))), Reply::text("Done.")])
-            .with_window(Window::new(1_000))
-            .with_compactor(summarizer)
-            .with_hook(judge);
+    let acts = |tokens| act_call(json!({ "note": "x".repeat(800) })).usage(usage(tokens));
+    let agent = act_agent([acts(10), acts(900), "Done.".into()])
+        .with_window(Window::new(1_000))
+        .with_compactor(summarizer)
+        .with_hook(judge);
     let trace = agent.new_trace().with_clock(RuntimeClock(tokio::time::Instant::now()));
     agent.run("go").trace_to(&trace).for_each(|_| async {}).await;
     let steps = trace.events();

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream;
-use turnstream::agent::{Agent, loop_body};
+use turnstream::agent::{Agent, State, StateFields, loop_body};
 use turnstream::event::{Outcome, ToolEvent};
 use turnstream::item::{ToolCall, ToolResult};
 use turnstream::provider::{Provider, Scripted};
@@ -62,7 +62,10 @@ fn handles_are_at_most_a_few_pointers_in_size() {
 #[test]
 fn values_created_once_per_turn_are_small() {
     check_size::<Item>(120);
-    check_size::<Outcome>(400);
+    check_size::<Outcome>(368);
+    // The fields behind the one pointer of a `State`.
+    check_size::<State>(8);
+    check_size::<StateFields>(344);
     check_size::<Run>(640);
 }
 

@@ -4,15 +4,14 @@ use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
+use super::content::content_to_json;
 use super::event::{AgUiEvent, Interrupt, Outcome, SubagentOutcome, TokenUsage};
 use super::lane::Lane;
 use super::request::RunRequest;
 use super::tombstones::remove_tombstones;
 use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, EndReason, Event, RewriteReason, ToolEvent};
-use crate::item::{
-    Content, Item, Media, MediaSource, Part, PendingCall, ToolResult, escape_call_id, join_call_id,
-};
+use crate::item::{Item, PendingCall, ToolResult, escape_call_id, join_call_id};
 use crate::session::Session;
 use crate::turn::{StopReason, Turn, TurnEvent};
 use crate::ui::error_texts::ErrorTexts;
@@ -21,7 +20,6 @@ use crate::ui::message_name::message_id;
 use crate::ui::nested_run::call_path;
 use crate::ui::partial_sender::{PartialSender, SentPartial};
 use crate::ui::response::EncodeEvents;
-use crate::ui::stored_file::stored_file_text;
 
 /// Encodes a run's events as AG-UI events.
 #[derive(Clone, Debug, Default)]
@@ -619,35 +617,4 @@ fn approval_ids(pending: &[PendingCall]) -> Vec<String> {
 fn write_error(error: &Error, usage: Vec<TokenUsage<'_>>, out: &mut Vec<u8>) {
     let (message, code) = (error.to_string(), error.kind().as_str());
     write_data(out, &AgUiEvent::RunError { message: &message, code, usage });
-}
-
-pub(super) fn content_to_json(content: &Content) -> Value {
-    match content {
-        Content::Text(text) => text.as_str().into(),
-        Content::Parts(parts) => parts.iter().map(part_to_json).collect(),
-    }
-}
-
-fn part_to_json(part: &Part) -> Value {
-    let media = |kind: &str, media: &Media| {
-        let (source, value) = match &media.source {
-            MediaSource::Data(data) => ("data", data),
-            MediaSource::Url(url) => ("url", url),
-            // The protocol only has these two sources, and a page cannot read the file.
-            MediaSource::FileId(_) => {
-                return json!({ "type": "text", "text": stored_file_text(media) });
-            }
-        };
-        json!({
-            "type": kind,
-            "source": { "type": source, "value": value, "mimeType": media.media_type },
-        })
-    };
-    match part {
-        Part::Text { text } => json!({ "type": "text", "text": text }),
-        Part::Image(image) => media("image", image),
-        Part::File(file) if file.media_type.starts_with("audio/") => media("audio", file),
-        Part::File(file) if file.media_type.starts_with("video/") => media("video", file),
-        Part::File(file) => media("document", file),
-    }
 }

@@ -29,6 +29,7 @@
 //! the messages of sub-agents are among them, with a `subagentRunId` that begins with the session's
 //! id.
 
+mod content;
 mod encode;
 mod event;
 mod lane;

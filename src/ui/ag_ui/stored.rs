@@ -2,7 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::encode::{content_to_json, interrupts};
+use super::content::content_to_json;
+use super::encode::interrupts;
 use super::lane::Lane;
 use crate::agent::Agent;
 use crate::item::{Content, History, Item, ItemKind, PendingCall, ToolResult, escape_call_id};

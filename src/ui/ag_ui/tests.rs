@@ -420,8 +420,8 @@ fn shown_by_client(messages: &[Value], events: &[Value]) -> Vec<String> {
     for event in events.iter().filter(|event| event["type"] == "MESSAGES_SNAPSHOT") {
         let snapshot = event["messages"].as_array().unwrap();
         let is_known = |it: &Value| snapshot.iter().any(|other| other["id"] == it["id"]);
-        let kept = shown.iter().filter(|it| it["role"] == "reasoning" && !is_known(it)).cloned();
-        shown = kept.collect::<Vec<_>>().into_iter().chain(snapshot.iter().cloned()).collect();
+        let missing = shown.iter().filter(|it| it["role"] == "reasoning" && !is_known(it)).cloned();
+        shown = missing.collect::<Vec<_>>().into_iter().chain(snapshot.iter().cloned()).collect();
     }
     let line = |message: &Value| {
         let calls = message["toolCalls"].as_array().map_or(0, Vec::len);

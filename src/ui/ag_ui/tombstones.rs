@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use serde_json::Value;
 
-use super::encode::content_to_json;
+use super::content::content_to_json;
 use crate::item::{Content, History, Item, ItemKind, escape_call_id};
 
 /// Removes items from the client's messages after the items at `from` became `items`, some of which
