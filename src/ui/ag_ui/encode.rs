@@ -91,11 +91,11 @@ impl EncodeEvents for AgUiEncoder {
             // Removing reasoning that the provider refused changes nothing that the client shows.
             Event::Rewritten { why: RewriteReason::ReasoningRefused, .. } => {}
             event @ Event::Rewritten { why, from, items, .. } if event.is_rewrite() => {
-                let emptied = match why {
-                    RewriteReason::Tombstoned => self.remove_tombstones(*from, items),
-                    _ => Vec::new(),
-                };
-                self.snapshot_with(emptied, out);
+                if *why == RewriteReason::Tombstoned {
+                    let history = self.session.as_ref().map(Session::history);
+                    remove_tombstones(&mut self.messages, history.as_ref(), *from, items);
+                }
+                self.snapshot_with(Vec::new(), out);
             }
             Event::Turn(event) => {
                 if self.root.is_between_turns && begins_content(event) {
@@ -505,13 +505,6 @@ impl AgUiEncoder {
         }
         messages.extend(emptied);
         write_data(out, &AgUiEvent::MessagesSnapshot { messages });
-    }
-
-    /// Removes the items that have become tombstones from the messages, and returns the reasoning
-    /// messages that the next snapshot must empty.
-    fn remove_tombstones(&mut self, from: usize, items: &[Item]) -> Vec<Value> {
-        let history = self.session.as_ref().map(Session::history);
-        remove_tombstones(&mut self.messages, history.as_ref(), from, items)
     }
 
     fn finished(&mut self, outcome: &crate::event::Outcome, out: &mut Vec<u8>) {

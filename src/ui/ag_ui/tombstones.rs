@@ -10,18 +10,18 @@ use crate::item::{Content, History, Item, ItemKind, escape_call_id};
 /// Removes items from the client's messages after the items at `from` became `items`, some of which
 /// are tombstones. A message of which nothing is left is removed as well.
 ///
-/// A history contains no message ids. So the messages are found by comparing them with the history,
-/// from their ends: a call and a result by the id of the call, and other messages by their whole
+/// A history contains no message ids. So the messages are found by comparing them with the history:
+/// a call and a result by the id of the call, and other messages by their order and their whole
 /// content. Without a history, only `items` are compared.
 ///
-/// Returns the reasoning messages that were removed, without their text. They must be part of the
-/// next snapshot, because a client keeps reasoning messages that are missing from it.
+/// Reasoning messages stay, without their text, because a client keeps reasoning messages that are
+/// missing from a snapshot.
 pub(super) fn remove_tombstones(
     messages: &mut Vec<Value>,
     history: Option<&History>,
     from: usize,
     items: &[Item],
-) -> Vec<Value> {
+) {
     let is_range = |history: &&History| {
         history
             .iter()
@@ -31,17 +31,64 @@ pub(super) fn remove_tombstones(
             .eq(items.iter().map(|item| &item.kind))
     };
     // The history of a reader that is late may already have been compacted.
-    let shown = match history.filter(is_range) {
+    let history = history.filter(is_range);
+    let shown = match history {
         Some(history) => shown_items(history.iter(), from..from + items.len()),
         None => shown_items(items.iter(), 0..items.len()),
     };
-    let mut emptied = Vec::new();
+    let groups = groups(&shown);
+    let first = groups.iter().position(Group::has_removed).unwrap_or(groups.len());
+    let mut left = &groups[first..];
     let mut end = messages.len();
-    for group in groups(&shown).into_iter().rev() {
-        let Some(at) = group.find_message(&messages[..end]) else { continue };
-        end = at - group.remove_from(messages, at, &mut emptied).min(at);
+    while !left.is_empty() && end > 0 {
+        let count = (MAX_COMPARISONS / end).clamp(1, left.len());
+        let (earlier, later) = left.split_at(left.len() - count);
+        for (group, at) in later.iter().zip(align(later, &messages[..end])).rev() {
+            let at = match history {
+                Some(_) => at,
+                None => at.or_else(|| group.find_part(&messages[..end])),
+            };
+            let Some(at) = at.filter(|at| *at < end) else { continue };
+            end = at;
+            if group.has_removed() {
+                group.remove_from(messages, at);
+            }
+        }
+        left = earlier;
     }
-    emptied
+}
+
+/// The maximum number of comparisons of a group and a message that are made at once. A longer
+/// history is compared in several parts.
+const MAX_COMPARISONS: usize = 1_000_000;
+
+/// Returns the position of the message of each group, if it has one. As many groups as possible
+/// have a message, in the same order. Of equal messages, the last ones are chosen.
+fn align(groups: &[Group<'_, '_>], messages: &[Value]) -> Vec<Option<usize>> {
+    let width = messages.len() + 1;
+    // At `g * width + m`: how many of the first `g` groups can have one of the first `m` messages.
+    let mut best = vec![0_u32; (groups.len() + 1) * width];
+    for (g, group) in groups.iter().enumerate() {
+        for (m, message) in messages.iter().enumerate() {
+            let both = best[g * width + m] + u32::from(group.is_in(message));
+            let one = best[g * width + m + 1].max(best[(g + 1) * width + m]);
+            best[(g + 1) * width + m + 1] = both.max(one);
+        }
+    }
+    let mut found = vec![None; groups.len()];
+    let (mut g, mut m) = (groups.len(), messages.len());
+    while g > 0 && m > 0 {
+        let count = best[g * width + m];
+        if count == best[(g - 1) * width + m - 1] + 1 && groups[g - 1].is_in(&messages[m - 1]) {
+            (g, m) = (g - 1, m - 1);
+            found[g] = Some(m);
+        } else if count == best[(g - 1) * width + m] {
+            g -= 1;
+        } else {
+            m -= 1;
+        }
+    }
+    found
 }
 
 /// An item that the client shows.
@@ -92,25 +139,28 @@ fn groups<'a, 'i>(shown: &'a [ShownItem<'i>]) -> Vec<Group<'a, 'i>> {
 }
 
 impl Group<'_, '_> {
-    /// Returns the position of the group's last message. If nothing but reasoning is in the group,
-    /// that is a reasoning message.
-    fn find_message(&self, messages: &[Value]) -> Option<usize> {
-        if let Some(at) = messages.iter().rposition(|message| self.is_in(message)) {
-            return Some(at);
-        }
-        // Of a turn of which only a part is known, the message contains more than this part.
+    fn has_removed(&self) -> bool {
+        self.0.iter().any(|shown| shown.is_removed)
+    }
+
+    /// Returns the position of the message that contains the text of this part of a turn. If only a
+    /// part of the turn is known, no message consists of this text.
+    fn find_part(&self, messages: &[Value]) -> Option<usize> {
+        let is_part = self.0.iter().all(|shown| shown.item.is_model_output() && shown.is_removed);
         let text = self.text(|_| true);
         let contains = |message: &Value| {
             let content = message["content"].as_str().unwrap_or_default();
-            message["role"] == "assistant" && content.contains(&text) && !is_of_sub_agent(message)
+            let contains = content.starts_with(&text) || content.ends_with(&text);
+            message["role"] == "assistant" && contains && !is_of_sub_agent(message)
         };
-        let is_part = self.0.iter().all(|shown| shown.item.is_model_output() && shown.is_removed);
         match is_part && !text.is_empty() {
             true => messages.iter().rposition(contains),
             false => None,
         }
     }
 
+    /// Returns whether this is the group's message. If nothing but reasoning is in the group, that
+    /// is a reasoning message.
     fn is_in(&self, message: &Value) -> bool {
         if is_of_sub_agent(message) {
             return false;
@@ -173,64 +223,46 @@ impl Group<'_, '_> {
     }
 
     /// Removes the group's tombstones from the message at `at` and from its reasoning messages.
-    /// Returns how many of the removed messages were before `at`.
-    fn remove_from(&self, messages: &mut Vec<Value>, at: usize, emptied: &mut Vec<Value>) -> usize {
-        if !self.0.iter().any(|shown| shown.is_removed) {
-            return 0;
+    fn remove_from(&self, messages: &mut Vec<Value>, at: usize) {
+        if !self.0.iter().any(|shown| shown.item.is_model_output()) {
+            messages.remove(at);
+            return;
         }
-        if self.0.iter().any(|shown| shown.item.is_model_output()) {
-            return self.remove_from_turn(messages, at, emptied);
+        self.empty_reasoning(&mut messages[..=at]);
+        let message = &mut messages[at];
+        if message["role"] != "assistant" {
+            return;
         }
-        messages.remove(at);
-        0
+        self.remove_text(message);
+        if let Some(calls) = message["toolCalls"].as_array_mut() {
+            let removed: Vec<_> = self.call_ids(|shown| shown.is_removed).collect();
+            calls.retain(|call| !removed.iter().any(|id| call["id"] == **id));
+        }
+        let has_calls = message["toolCalls"].as_array().is_some_and(|calls| !calls.is_empty());
+        if !has_calls && message["content"].as_str().is_none_or(str::is_empty) {
+            messages.remove(at);
+        }
     }
 
-    fn remove_from_turn(
-        &self,
-        messages: &mut Vec<Value>,
-        at: usize,
-        emptied: &mut Vec<Value>,
-    ) -> usize {
-        let id = messages[at]["id"].as_str().map(str::to_owned).unwrap_or_default();
-        if messages[at]["role"] == "assistant" {
-            let message = &mut messages[at];
-            self.remove_text(message);
-            if let Some(calls) = message["toolCalls"].as_array_mut() {
-                let removed: Vec<_> = self.call_ids(|shown| shown.is_removed).collect();
-                calls.retain(|call| !removed.iter().any(|id| call["id"] == **id));
-            }
-            let is_empty = |field: &str| match &message[field] {
-                Value::Null => true,
-                Value::String(text) => text.is_empty(),
-                Value::Array(values) => values.is_empty(),
-                _ => false,
-            };
-            if is_empty("content") && is_empty("toolCalls") {
-                messages.remove(at);
-            }
-        }
-        let mut before = 0;
+    /// Removes the text of reasoning from the messages up to that of the turn, which is the last
+    /// one.
+    fn empty_reasoning(&self, messages: &mut [Value]) {
+        let id = messages.last().and_then(|message| message["id"].as_str()).unwrap_or_default();
+        // The ids of a turn's reasoning begin with the id of its message.
+        let own_ids = format!("{id}-r");
         for text in self.removed_reasoning() {
             let is_it =
                 |message: &Value| message["role"] == "reasoning" && message["content"] == text;
-            // The ids of a turn's reasoning begin with the id of its message.
-            let of_turn = |message: &Value| {
-                let own = message["id"].as_str().and_then(|it| it.strip_prefix(&id));
-                own.is_some_and(|rest| rest.starts_with("-r")) && is_it(message)
+            let is_own = |message: &Value| {
+                is_it(message) && message["id"].as_str().is_some_and(|id| id.starts_with(&own_ids))
             };
-            let end = (at + 1).min(messages.len());
-            let found = messages.iter().rposition(of_turn);
-            if let Some(found) = found.or_else(|| messages[..end].iter().rposition(is_it)) {
-                let mut reasoning = messages.remove(found);
-                if let Some(fields) = reasoning.as_object_mut() {
-                    fields.insert("content".to_owned(), "".into());
-                    fields.remove("encryptedValue");
-                }
-                emptied.push(reasoning);
-                before += usize::from(found < at);
+            let found = messages.iter().rposition(is_own);
+            let Some(at) = found.or_else(|| messages.iter().rposition(is_it)) else { continue };
+            if let Some(fields) = messages[at].as_object_mut() {
+                fields.insert("content".to_owned(), "".into());
+                fields.remove("encryptedValue");
             }
         }
-        before
     }
 
     /// Removes the text of the tombstones from the message's content.

@@ -126,7 +126,7 @@ async fn an_ag_ui_page_that_is_opened_later_shows_the_sub_agents_messages_as_a_s
     let nested: Vec<_> = messages.iter().filter(|it| it["subagentRunId"] == "s/c1").collect();
     let shown: Vec<_> =
         nested.iter().map(|it| (it["role"].as_str().unwrap(), &it["content"])).collect();
-    let [text, result, answer] = ["Let me look.", "done", "Two pages."].map(Value::from);
+    let [text, result, answer] = ["Let me look.", "fine", "Two pages."].map(Value::from);
     assert_eq!(shown, [("assistant", &text), ("tool", &result), ("assistant", &answer)]);
     let streamed = |id: &Value| {
         let own = |event: &&Value| event["subagentRunId"] == "s/c1";
