@@ -11,7 +11,7 @@ use crate::trace::{IterationSpan, TraceEvent};
 #[non_exhaustive]
 pub enum TraceLine {
     /// A step.
-    Step(TraceEvent),
+    Step(Box<TraceEvent>),
     /// The end of an iteration.
     Iteration(IterationSpan),
 }
@@ -20,7 +20,7 @@ impl TraceLine {
     /// Returns the step, unless the line is that of an iteration.
     pub fn into_step(self) -> Option<TraceEvent> {
         match self {
-            Self::Step(step) => Some(step),
+            Self::Step(step) => Some(*step),
             Self::Iteration(_) => None,
         }
     }

@@ -485,7 +485,7 @@ fn read_lines(text: &str) -> (Vec<TraceEvent>, Vec<IterationSpan>) {
     let (mut steps, mut iterations) = (Vec::new(), Vec::new());
     for line in read_jsonl(text.as_bytes()) {
         match line.unwrap() {
-            TraceLine::Step(step) => steps.push(step),
+            TraceLine::Step(step) => steps.push(*step),
             TraceLine::Iteration(iteration) => iterations.push(iteration),
             other => panic!("{other:?}"),
         }

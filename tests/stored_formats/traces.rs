@@ -68,7 +68,7 @@ fn a_trace_is_written_in_its_stored_format() {
     let (mut steps, mut iterations) = (Vec::new(), Vec::new());
     for line in read_jsonl(stored("trace.jsonl").as_bytes()) {
         match line.unwrap() {
-            TraceLine::Step(step) => steps.push(step),
+            TraceLine::Step(step) => steps.push(*step),
             TraceLine::Iteration(iteration) => iterations.push(iteration),
             other => panic!("{other:?}"),
         }

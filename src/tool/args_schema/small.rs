@@ -88,7 +88,9 @@ fn collect_unchecked<'a>(root: &Value, schema: &'a Value, found: &mut BTreeSet<&
             }
         }
         Value::Array(values) => {
-            values.iter().for_each(|value| collect_unchecked(root, value, found));
+            for value in values {
+                collect_unchecked(root, value, found);
+            }
         }
         Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
     }

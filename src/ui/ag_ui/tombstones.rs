@@ -260,7 +260,7 @@ impl Group<'_, '_> {
             let Some(at) = found.or_else(|| messages.iter().rposition(is_it)) else { continue };
             if let Some(fields) = messages[at].as_object_mut() {
                 fields.insert("content".to_owned(), "".into());
-                fields.remove("encryptedValue");
+                fields.shift_remove("encryptedValue");
             }
         }
     }
@@ -277,7 +277,7 @@ impl Group<'_, '_> {
         };
         if let Some(fields) = message.as_object_mut() {
             match left.is_empty() {
-                true => drop(fields.remove("content")),
+                true => drop(fields.shift_remove("content")),
                 false => drop(fields.insert("content".to_owned(), left.into())),
             }
         }
