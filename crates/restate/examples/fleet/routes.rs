@@ -14,7 +14,7 @@ use turnstream::Event;
 use turnstream::env::{Ids, SystemIds};
 use turnstream::hub::{Command, HubEvent};
 use turnstream::item::{Grant, PendingCall};
-use turnstream::session::{MemoryStore, Session, Store};
+use turnstream::session::{MemoryStore, Session, SessionInfo, Store};
 use turnstream::tool::Verdict;
 use turnstream::ui::sse::Sse;
 use turnstream::ui::{ClientLimits, ErrorTexts};
