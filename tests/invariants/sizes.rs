@@ -63,7 +63,7 @@ fn handles_are_at_most_a_few_pointers_in_size() {
 fn values_created_once_per_turn_are_small() {
     check_size::<Item>(120);
     check_size::<Outcome>(368);
-    // The fields behind the one pointer of a `State`.
+    // A `State` is a pointer to its fields.
     check_size::<State>(8);
     check_size::<StateFields>(344);
     check_size::<Run>(640);
