@@ -245,7 +245,8 @@ fn unknown_fields_are_ignored_and_errors_have_the_line_number() {
     let lines = format!("{good}\r\n\n  \n{{\n{good}");
     let read: Vec<_> = read_jsonl(lines.as_bytes()).collect();
     assert_eq!(read.len(), 3);
-    assert_eq!((read[0].as_ref().unwrap().step, read[2].as_ref().unwrap().step), (1, 1));
+    let step = |at: usize| read[at].clone().unwrap().into_step().unwrap().step;
+    assert_eq!((step(0), step(2)), (1, 1));
     let error = read[1].as_ref().unwrap_err().to_string();
     assert!(error.contains("line 4 of the trace"), "{error}");
 }
