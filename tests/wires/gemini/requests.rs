@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use turnstream::item::{Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::gemini;
 use turnstream::request::{
-    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec,
+    Cache, Effort, Options, Output, OutputSchema, Reasoning, ToolChoice, ToolSpec, WebSearch,
 };
 use turnstream::{ErrorKind, Item};
 
@@ -352,4 +352,27 @@ fn caching_does_nothing_and_extra_fields_are_merged() {
         json!({ "topK": 1, "candidateCount": 1 }),
     );
     check_option_field(given, "/safetySettings", json!([]));
+}
+
+#[test]
+fn instructions_and_tools_are_not_sent_beside_a_stored_prefix_that_contains_them() {
+    let with_prefix = |name: Value| {
+        let mut request = request_with_items(vec![Item::system("Be brief."), Item::user("hi")]);
+        request.system.stable = "You are a bot.".into();
+        request.system.volatile = "It is Monday.".into();
+        let server_tools = vec![WebSearch::default().into()];
+        let mut options =
+            Options { tool_choice: ToolChoice::Required, server_tools, ..Options::default() };
+        options.extra.insert("cachedContent".into(), name);
+        encode_for_model(MODEL, &request.with_tools([tool_spec()]).with_options(options))
+    };
+    let contents = json!([{ "role": "user", "parts": [{ "text": "hi" }] }]);
+    assert_eq!(
+        with_prefix(json!("cachedContents/1")),
+        json!({ "cachedContent": "cachedContents/1", "contents": contents })
+    );
+    let body = with_prefix(Value::Null);
+    for name in ["systemInstruction", "tools", "toolConfig"] {
+        assert!(body[name].is_object() || body[name].is_array(), "{name} is sent: {body}");
+    }
 }

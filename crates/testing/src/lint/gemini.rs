@@ -21,6 +21,12 @@ pub(crate) fn gemini(body: &Value) -> Vec<String> {
     let mut bad = Violations::default();
     check_options(body, &mut bad);
     check_tools(body, &mut bad);
+    let beside_cache = ["systemInstruction", "tools", "toolConfig"];
+    let has_others = beside_cache.iter().any(|name| !either_case(body, name).is_null());
+    bad.require(either_case(body, "cachedContent").is_null() || !has_others).or_push(
+        "CachedContent can not be used with GenerateContent request setting system_instruction, \
+         tools or tool_config.",
+    );
     for (at, part) in as_list(&either_case(body, "systemInstruction")["parts"]).iter().enumerate() {
         bad.require(!is_blank(text(&part["text"])))
             .or_push(format_args!("systemInstruction.parts[{at}]: the text is empty"));

@@ -1,7 +1,7 @@
 //! The provider for the Gemini API over HTTP.
 
 use super::Decoder;
-use super::encode::{TOOL_NAME_RULE, encode_for};
+use super::encode::{TOOL_NAME_RULE, encode_for, uses_cached_content};
 use super::host::Host;
 use super::passthrough::PROVIDER_NAME;
 use crate::error::Error;
@@ -89,10 +89,9 @@ impl Wire for GenerateContent {
     }
 
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
-        let extra = &request.options.extra;
         Decoder::new(to.model)
             .with_tool_names(request.tools.names_for(TOOL_NAME_RULE))
-            .with_stored_cache(extra.contains_key("cachedContent"))
+            .with_stored_cache(uses_cached_content(&request.options))
     }
 }
 

@@ -13,6 +13,7 @@ use serde::Serialize;
 
 use self::generation::ModelGeneration;
 use self::messages::{Contents, PausedTurn, starts_model_content};
+pub(super) use self::options::uses_cached_content;
 use self::options::{WIRE_NAME, generation_config, service_tier, tool_config};
 use self::server_tools::{combines_tools, declaration};
 use crate::chunked_bytes::ChunkedBytes;
@@ -44,6 +45,10 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// Server tools are sent after the request's own tools. If there are both, the model is asked to
 /// include its calls of server tools in the answer, which is required to combine them. Models
 /// before Gemini 3 cannot combine them.
+///
+/// If [`extra`](crate::request::Options::extra) contains `cachedContent`, the name of a prefix that
+/// Google has stored, the system prompt, the tools and the choice of tools are not sent, because the
+/// API rejects them beside it: the stored prefix contains them.
 ///
 /// If the history ends with a turn that the provider has paused, the request continues this turn:
 /// it repeats the contents that precede the turn, together with the turn's `continuationToken`.
@@ -81,18 +86,26 @@ pub(super) fn encode_for(
     }
     let contents = contents.finish()?;
     context.ensure_not_empty(contents.is_empty(), "content")?;
-    let system: Vec<_> = context.system_zones().map(|text| TextPart { text }).collect();
     let generation = ModelGeneration::from_model_name(model);
-    let body = ObjectWriter::for_request()
-        .set_object("systemInstruction", ObjectWriter::default().set_list("parts", &system));
-    let combines_tools = combines_tools(request, generation, host)?;
-    let body = set_tools(body, request, &names, host)?;
-    let tool_config = tool_config(request, &names)?.set_some(
-        "includeServerSideToolInvocations",
-        // "This flag is required to combine built-in tools with function calling",
-        // <https://ai.google.dev/gemini-api/docs/tool-combination>.
-        combines_tools.then_some(true),
-    );
+    let body = ObjectWriter::for_request();
+    let (body, tool_config) = match uses_cached_content(&request.options) {
+        // "CachedContent can not be used with GenerateContent request setting system_instruction,
+        // tools or tool_config."
+        true => (body, ObjectWriter::default()),
+        false => {
+            let system: Vec<_> = context.system_zones().map(|text| TextPart { text }).collect();
+            let system = ObjectWriter::default().set_list("parts", &system);
+            let combines_tools = combines_tools(request, generation, host)?;
+            let body = body.set_object("systemInstruction", system);
+            let tool_config = tool_config(request, &names)?.set_some(
+                "includeServerSideToolInvocations",
+                // "This flag is required to combine built-in tools with function calling",
+                // <https://ai.google.dev/gemini-api/docs/tool-combination>.
+                combines_tools.then_some(true),
+            );
+            (set_tools(body, request, &names, host)?, tool_config)
+        }
+    };
     let body = body
         .set_some("continuationToken", paused.map(|paused| paused.continuation_token))
         .set_object("toolConfig", tool_config)

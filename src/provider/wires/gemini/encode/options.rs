@@ -13,6 +13,12 @@ use crate::request::{
 /// The name of the Gemini API in error messages.
 pub(super) const WIRE_NAME: &str = "Gemini";
 
+/// Returns whether a request continues a prefix that Google has stored,
+/// <https://ai.google.dev/api/caching>.
+pub(in crate::provider::wires::gemini) fn uses_cached_content(options: &Options) -> bool {
+    options.extra.get("cachedContent").is_some_and(|name| !name.is_null())
+}
+
 pub(super) fn tool_config(request: &Request, names: &ToolNames) -> Result<ObjectWriter, Error> {
     let options = &request.options;
     let one_at_most = options.parallel_tool_calls == Some(false);
