@@ -11,6 +11,7 @@ use crate::context::transcript::content_text;
 use crate::context::{Compaction, Compactor};
 use crate::error::Error;
 use crate::item::{Content, History, Item, ItemFlag, ItemKind, ToolCall, ToolResult};
+use crate::request::ClientTool;
 
 /// The ratio of the length limit for results in the newest turns to the limit for results in old
 /// turns.
@@ -35,7 +36,7 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// [`max_result_bytes`](Self::max_result_bytes), results are truncated to their head and
 /// tail, and images and files in results are removed. In the newest turns, the limit is eight times
 /// as high. If a turn contains provider-specific items, such as a call that the provider itself
-/// ran, these items and the turn's reasoning and arguments are all kept. The provider may reject
+/// ran or for which it needs an [approval](crate::Tool::mcp_approval), these items and the turn's reasoning and arguments are all kept. The provider may reject
 /// provider-specific items if the turn's reasoning or arguments have changed.
 ///
 /// Changed items are marked `compacted`, and items with this mark are not changed again. [`Ageing`]
@@ -299,13 +300,19 @@ fn compaction_from_changes(mut changes: Vec<ItemChange>, items: &[&Item]) -> Opt
     Some(Compaction::new(from, to, items))
 }
 
-/// Marks the items of all turns that contain a provider-specific item.
+/// Marks the items of all turns that contain a provider-specific item, or the approval of a call
+/// that the provider runs.
 fn mark_turns_with_provider_items(items: &[&Item], own: &mut [bool]) {
     let mut start = 0;
     let mut found = false;
     for (at, item) in items.iter().enumerate() {
         let speaks_model = match &item.kind {
-            ItemKind::Text { .. } | ItemKind::Reasoning { .. } | ItemKind::ToolCall(_) => true,
+            ItemKind::Text { .. } | ItemKind::Reasoning { .. } => true,
+            ItemKind::ToolCall(call) => {
+                // The provider's own items in later turns refer to the request for an approval.
+                found |= item.provider_data.is_some() && ClientTool::is_approval_name(&call.name);
+                true
+            }
             ItemKind::Other => {
                 found = true;
                 true

@@ -3,6 +3,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+use crate::item::{Content, History, ItemKind, ToolResult};
+
 /// A tool that OpenAI defines and the client runs: the model was trained to use it, and a program
 /// runs its calls.
 ///
@@ -90,6 +92,34 @@ impl ClientTool {
     /// Returns whether a tool with this name approves the calls of an MCP server.
     pub(crate) fn is_approval_name(name: &str) -> bool {
         name.starts_with("mcp_approval_")
+    }
+
+    /// Returns whether a result approves the call of an MCP server, if it is a result of the tool
+    /// that approves such calls.
+    pub(crate) fn is_approved(result: &ToolResult) -> bool {
+        !result.is_error()
+            && match &result.content {
+                Content::Text(text) => text == Self::APPROVED,
+                parts @ Content::Parts(_) => parts.text() == Self::APPROVED,
+            }
+    }
+
+    /// Returns whether a history ends with the approval of a call of an MCP server, before any
+    /// output of the model. The provider that receives the history runs this call.
+    pub(crate) fn has_new_approval(history: &History) -> bool {
+        let is_approval =
+            |result: &ToolResult| Self::is_approval_name(&result.name) && Self::is_approved(result);
+        for item in history.newest_first().filter(|item| !item.tombstone) {
+            match &item.kind {
+                ItemKind::ToolResult(result) if is_approval(result) => return true,
+                ItemKind::ToolResult(_) | ItemKind::User { .. } | ItemKind::System { .. } => {}
+                ItemKind::Text { .. }
+                | ItemKind::Reasoning { .. }
+                | ItemKind::ToolCall(_)
+                | ItemKind::Other => return false,
+            }
+        }
+        false
     }
 
     /// Returns the tool's name.

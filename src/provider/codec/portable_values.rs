@@ -163,16 +163,11 @@ pub(in crate::provider) fn content_text(content: &Content) -> Cow<'_, str> {
     }
 }
 
-/// Returns whether a result approves the call of an MCP server.
-pub(in crate::provider) fn is_approved(result: &ToolResult) -> bool {
-    !result.is_error() && content_text(&result.content) == ClientTool::APPROVED
-}
-
 /// Returns the text sent in place of an approval that is sent as the result of a function, if the
 /// result is an approval. The provider that requested the approval runs the call, and the model may
 /// not see the call's result.
 pub(in crate::provider) fn approval_text(result: &ToolResult) -> Option<&'static str> {
-    let is_approval = ClientTool::is_approval_name(&result.name) && is_approved(result);
+    let is_approval = ClientTool::is_approval_name(&result.name) && ClientTool::is_approved(result);
     is_approval.then_some(
         "Approved. If no result of the call follows, it is unknown whether the call ran.",
     )

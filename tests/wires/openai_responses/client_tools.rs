@@ -365,6 +365,61 @@ fn an_approval_is_not_sent_again_if_the_model_continued_without_the_result_of_th
     }
 }
 
+/// A request for an approval, which is linked to reasoning, its approval, and the call that follows.
+fn approved_call() -> Vec<Item> {
+    let called = json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1",
+        "server_label": "wiki", "name": "find", "arguments": "{}", "output": "found" });
+    let requested = [reasoning_item("rs_1", "e"), approval_request()];
+    let next = decode(&[called, message_item("m", "So.")]).to_history_items();
+    [vec![Item::user("x")], answered(&requested, &[ok("approved")]), next].concat()
+}
+
+#[test]
+fn a_call_does_not_name_a_request_for_an_approval_that_is_not_sent() {
+    let items = approved_call();
+    let whole = encode_input(items.clone(), MODEL);
+    let position = |input: &[Value]| input.iter().position(|it| it["type"] == "mcp_call").unwrap();
+    assert_eq!(whole[position(&whole)]["approval_request_id"], "mcpr_1");
+    // Without the reasoning, the request is the call of a function. Without both, nothing is left.
+    for removed in [vec![1], vec![1, 2, 3]] {
+        let mut left = items.clone();
+        for at in removed.into_iter().rev() {
+            left.remove(at);
+        }
+        let request =
+            Request::new(History::from_items("h", [left, vec![Item::user("y")]].concat()));
+        let body = encode_json(&request, MODEL).unwrap();
+        assert_eq!(lint::request(Wire::OpenAiResponses, MODEL, &body), Vec::<String>::new());
+        let input = body["input"].as_array().unwrap();
+        let mut expected = whole[position(&whole)].clone();
+        expected.as_object_mut().unwrap().shift_remove("approval_request_id");
+        assert_eq!(input[position(input)], expected);
+    }
+    // The same holds if the request is among the items that are already encoded.
+    let mut history = History::from_items("h", items[..4].to_vec());
+    encode_json(&Request::new(history.clone()), MODEL).unwrap();
+    history.extend(items[4..].to_vec());
+    let body = encode_json(&Request::new(history), MODEL).unwrap();
+    assert_eq!(body["input"], json!(whole));
+}
+
+#[test]
+fn a_truncator_keeps_the_reasoning_to_which_a_request_for_an_approval_is_linked() {
+    use turnstream::context::Truncator;
+
+    let more = (0..6).flat_map(|_| {
+        [vec![Item::user("y")], decode(&[message_item("n", "z")]).to_history_items()]
+    });
+    let items = [vec![approved_call()], more.collect()].concat().concat();
+    let mut history = History::from_items("h", items.clone());
+    let shorten = Truncator { keep_turns: 1, max_arguments_bytes: 4, ..Truncator::new() };
+    if let Some(compaction) = shorten.plan_compaction(&history) {
+        compaction.apply(&mut history);
+    }
+    let kept: Vec<Item> = history.iter().take(4).cloned().collect();
+    assert_eq!(kept, items[..4]);
+}
+
 #[test]
 fn an_approval_that_is_sent_as_the_result_of_a_function_does_not_read_as_if_the_call_had_run() {
     let items = answered(&[approval_request()], &[ok("approved")]);

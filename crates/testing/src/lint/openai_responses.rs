@@ -203,8 +203,19 @@ fn check_call_pairs(items: &[Value], bad: &mut Violations) {
 /// exactly one answer, and that every answer follows its call.
 fn check_client_calls(items: &[Value], bad: &mut Violations) {
     let mut open: Vec<(&str, &str)> = Vec::new();
+    let mut approval_requests = HashSet::new();
     for item in items {
         let kind = text(&item["type"]);
+        match kind {
+            "mcp_approval_request" => drop(approval_requests.insert(text(&item["id"]))),
+            "mcp_call" => {
+                let id = text(&item["approval_request_id"]);
+                bad.require(id.is_empty() || approval_requests.contains(id)).or_push(format_args!(
+                    "No mcp_approval_request found for mcp_call with id {id}."
+                ));
+            }
+            _ => {}
+        }
         let id = match kind {
             "mcp_approval_request" => text(&item["id"]),
             "mcp_approval_response" => text(&item["approval_request_id"]),

@@ -390,6 +390,18 @@ fn responses_require_one_answer_after_each_call_of_a_client_tool() {
         let (first, second) = (("/input/8", answer.clone()), ("/input/9", answer));
         checker.refuses(&[("/input/7", call), first, second], "found for");
     }
+    let called =
+        |of: Value| json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": of });
+    let request = json!({ "type": "mcp_approval_request", "id": "c", "name": "t" });
+    let response =
+        json!({ "type": "mcp_approval_response", "approval_request_id": "c", "approve": true });
+    checker.passes(&[("/input/7", called(Value::Null))]);
+    checker.passes(&[
+        ("/input/7", request),
+        ("/input/8", response),
+        ("/input/9", called(json!("c"))),
+    ]);
+    checker.refuses(&[("/input/7", called(json!("c")))], "No mcp_approval_request found");
     let in_container = json!({ "type": "shell_call", "id": "sh_1", "call_id": "c",
         "environment": { "type": "container_reference" } });
     let output =
@@ -642,6 +654,9 @@ fn gemini_rejects_schemas_and_fields_of_other_wires() {
         "Invalid function name",
     );
     checker.refuses(&[("/messages", json!([]))], "Unknown name \"messages\"");
+    let cached = ("/cachedContent", json!("cachedContents/1"));
+    checker.refuses(std::slice::from_ref(&cached), "CachedContent can not be used");
+    checker.passes(&[cached, ("/tools", Value::Null)]);
     checker.passes(&[(
         "/tool_config",
         json!({ "function_calling_config": {

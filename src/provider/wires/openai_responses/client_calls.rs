@@ -65,6 +65,32 @@ impl<'a> OutputItem<'a> {
     }
 }
 
+/// An item of the provider that is a request for the approval of an MCP server's call, or refers to
+/// one by its id.
+pub(super) enum McpApprovalItem {
+    Request(String),
+    Response(String),
+    Call(String),
+}
+
+impl McpApprovalItem {
+    /// Reads an item. Returns `None` for any other item, and for a call that needed no approval.
+    pub(super) fn read(data: &ProviderData) -> Option<Self> {
+        // This cheap check limits the number of items that have to be parsed.
+        if !data.value.as_str().contains("approval_request") {
+            return None;
+        }
+        let item = OutputItem::from_provider_data(data)?;
+        let id = item.approval_request_id.or_empty();
+        match item.r#type.or_empty() {
+            "mcp_approval_request" => Some(Self::Request(item.id.or_empty().to_owned())),
+            "mcp_approval_response" => Some(Self::Response(id.to_owned())),
+            "mcp_call" if !id.is_empty() => Some(Self::Call(id.to_owned())),
+            _ => None,
+        }
+    }
+}
+
 /// The ids of the calls for the client that are answered.
 #[derive(Debug, Default)]
 pub(super) struct AnsweredCalls(HashSet<String>);

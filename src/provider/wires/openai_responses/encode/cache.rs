@@ -18,4 +18,7 @@ pub(super) struct EncodedPrefix {
     pub(super) issued_ids: IssuedCallIds,
     /// The open calls whose answers are items of their own types.
     pub(super) open_client_calls: Vec<OpenClientCall>,
+    /// The ids of the requests for the approval of an MCP server's call that were sent as items of
+    /// their own type.
+    pub(super) approval_requests: Vec<String>,
 }

@@ -13,7 +13,7 @@ use crate::item::{
 use crate::provider::codec::file_ids::FileIdVendor;
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::{
-    MAX_LONG_ID_BYTES, ServerKind, has_media, is_approved, result_text, wire_id,
+    MAX_LONG_ID_BYTES, ServerKind, has_media, result_text, wire_id,
 };
 use crate::provider::wires::openai_responses::client_tool_call::{CallKind, ClientToolCall};
 use crate::provider::wires::openai_responses::passthrough::PassthroughItem;
@@ -69,13 +69,14 @@ enum AnswerKind {
 }
 
 impl<'a> ItemOfCall<'a> {
-    /// Reads the item from a call's provider data. `result` is the call's result, if it is known.
+    /// Reads the item from a call's provider data. `result` returns the call's result, if it is
+    /// known.
     /// Returns `None` for the call of a function, for a call whose arguments have changed, and for
     /// a call whose result the answer's item cannot contain.
     pub(super) fn read(
         data: &'a ProviderData,
         call: &ToolCall,
-        result: Option<&ToolResult>,
+        result: impl FnOnce() -> Option<&'a ToolResult>,
         server: ServerKind,
         issued_id: Option<&str>,
     ) -> Option<Self> {
@@ -102,7 +103,7 @@ impl<'a> ItemOfCall<'a> {
             CallKind::McpApproval if call.call_id.is_empty() => return None,
             CallKind::McpApproval => AnswerKind::McpApproval,
         };
-        if !answer.can_contain(result, server) || !wire_call.has_arguments(&call.arguments) {
+        if !answer.can_contain(result(), server) || !wire_call.has_arguments(&call.arguments) {
             return None;
         }
         // A call that was renamed keeps its new id, because the ids in a request must differ.
@@ -272,7 +273,7 @@ impl OpenClientCall {
                 acknowledged_safety_checks: safety_checks,
             },
             AnswerKind::McpApproval => {
-                let approve = is_approved(result);
+                let approve = ClientTool::is_approved(result);
                 let reason = (!approve).then(|| result_text(result));
                 AnswerItem::McpApprovalResponse { approval_request_id: call_id, approve, reason }
             }

@@ -1,5 +1,6 @@
 //! Converts the items of a history to the input items of a request.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 
 use super::blocks::{CallOutput, ContentPart, InputItem, content_parts, text_part};
@@ -7,24 +8,27 @@ use super::cache::{EncodedPrefix, EncodingKey};
 use super::client_tools::ItemOfCall;
 use crate::error::Error;
 use crate::item::{Item, ItemKind, ProviderData, RawJson, ToolCall, ToolResult};
-use crate::provider::codec::encode_context::{ClosedElements, JsonArray, JsonElements};
+use crate::provider::codec::encode_context::{
+    ClosedElements, EncodeContext, JsonArray, JsonElements,
+};
 use crate::provider::codec::ordered_fields::OrderedFields;
 use crate::provider::codec::portable_values::{
-    ServerKind, arguments_as_object, has_media, is_approved, result_text,
+    ServerKind, arguments_as_object, has_media, result_text,
 };
 use crate::provider::codec::unsupported_part::UnsupportedPart;
 use crate::provider::handoff;
-use crate::provider::wires::openai_responses::client_calls::AnsweredCalls;
+use crate::provider::wires::openai_responses::client_calls::{AnsweredCalls, McpApprovalItem};
 use crate::provider::wires::openai_responses::passthrough::{
     PROVIDER_NAME, PassthroughItem, ReasoningItem,
 };
-use crate::request::ToolNames;
+use crate::request::{ClientTool, ToolNames};
 
 /// Collects the input items written so far. The input is append-only, because an item's encoding
 /// depends only on that item and the preceding items.
 pub(super) struct InputItems<'a> {
     server: ServerKind,
     tool_names: &'a ToolNames,
+    context: &'a RequestContext,
     written: JsonElements,
     /// The last point in the input at which no reasoning is pending: the index of the history item
     /// that follows this point, the number of bytes written before it, and the encoder's state.
@@ -35,13 +39,9 @@ pub(super) struct InputItems<'a> {
     pending_reasoning: Vec<(ReasoningItem<'a>, &'a RawJson)>,
     /// The current state of the encoder.
     prefix: EncodedPrefix,
-    /// The calls for the client that a later item answers.
-    answered_calls: AnsweredCalls,
-    /// The results by the ids of their calls.
-    results: HashMap<&'a str, &'a ToolResult>,
-    /// The calls whose approvals were sent in an earlier request, because an item of the model
-    /// follows.
-    sent_approvals: HashSet<&'a str>,
+    /// The answers to the items' calls for the client, which are collected when the first such call
+    /// is encoded. Most requests contain none.
+    answers: OnceCell<ClientAnswers<'a>>,
     /// Whether an approval was added that is not sent again in a later request, unless the response
     /// contains the approved call.
     has_new_approval: bool,
@@ -50,26 +50,32 @@ pub(super) struct InputItems<'a> {
     may_be_answered_later: bool,
 }
 
+/// The items of a request.
+type RequestContext = EncodeContext<EncodedPrefix, EncodingKey>;
+
+/// The answers to calls for the client.
+struct ClientAnswers<'a> {
+    /// The calls that a later item of the provider answers.
+    answered_calls: AnsweredCalls,
+    /// The results by the ids of their calls.
+    results: HashMap<&'a str, &'a ToolResult>,
+    /// The calls whose approvals were sent in an earlier request, because an item of the model
+    /// follows.
+    sent_approvals: HashSet<&'a str>,
+}
+
 impl<'a> InputItems<'a> {
-    /// Creates an empty collection for `items`: the items after the cached prefix, or all items if
-    /// `prefix` is `None`.
-    pub(super) fn new<I: Iterator<Item = &'a Item>>(
-        (server, tool_names): &'a EncodingKey,
-        prefix: Option<&EncodedPrefix>,
-        items: impl Fn() -> I,
-    ) -> Self {
-        let results = items().filter_map(Item::as_tool_result);
+    /// Creates an empty collection for the items of a request that are not encoded yet.
+    pub(super) fn new((server, tool_names): &'a EncodingKey, context: &'a RequestContext) -> Self {
         Self {
             server: *server,
             tool_names,
+            context,
             written: JsonElements::default(),
             closed_elements: None,
             pending_reasoning: Vec::new(),
-            prefix: prefix.cloned().unwrap_or_default(),
-            // An interrupted item is not sent.
-            answered_calls: AnsweredCalls::of(items().filter(|item| !item.interrupted)),
-            results: results.map(|result| (result.call_id.as_str(), result)).collect(),
-            sent_approvals: sent_approvals(items()),
+            prefix: context.encoder_state().cloned().unwrap_or_default(),
+            answers: OnceCell::new(),
             has_new_approval: false,
             may_be_answered_later: false,
         }
@@ -121,7 +127,7 @@ impl<'a> InputItems<'a> {
             }
             ItemKind::ToolCall(call) => {
                 let issued_id = self.server.issued_call_id(item, PROVIDER_NAME);
-                let result = self.results.get(call.call_id.as_str()).copied();
+                let result = || self.answers().results.get(call.call_id.as_str()).copied();
                 let own = data.and_then(|data| {
                     ItemOfCall::read(data, call, result, self.server, issued_id.as_deref())
                 });
@@ -135,13 +141,14 @@ impl<'a> InputItems<'a> {
                 self.push_result(result)?;
             }
             // The API rejects a call without its answer.
-            ItemKind::Other if data.is_some_and(|data| self.answered_calls.leave_open(data)) => {
+            ItemKind::Other
+                if data.is_some_and(|data| self.answers().answered_calls.leave_open(data)) =>
+            {
                 self.may_be_answered_later = true;
             }
             ItemKind::Other => {
                 if let Some(data) = data {
-                    self.flush_reasoning()?;
-                    self.written.push(&data.value)?;
+                    self.push_provider_item(data)?;
                 }
             }
         }
@@ -171,6 +178,41 @@ impl<'a> InputItems<'a> {
         }
         array.remaining_elements = elements;
         array
+    }
+
+    /// Returns the answers to the items' calls for the client.
+    fn answers(&self) -> &ClientAnswers<'a> {
+        self.answers.get_or_init(|| {
+            let items = || self.context.peek_items_to_encode();
+            let results = items().filter_map(Item::as_tool_result);
+            ClientAnswers {
+                // An interrupted item is not sent.
+                answered_calls: AnsweredCalls::of(items().filter(|item| !item.interrupted)),
+                results: results.map(|result| (result.call_id.as_str(), result)).collect(),
+                sent_approvals: sent_approvals(items()),
+            }
+        })
+    }
+
+    /// Adds an item that only the provider understands. A reference to a request for an approval is
+    /// left out if the request was not sent as an item of its own type.
+    fn push_provider_item(&mut self, data: &ProviderData) -> Result<(), Error> {
+        let requests = &mut self.prefix.approval_requests;
+        match McpApprovalItem::read(data) {
+            None => {}
+            Some(McpApprovalItem::Request(id)) => requests.push(id),
+            Some(McpApprovalItem::Call(id) | McpApprovalItem::Response(id))
+                if requests.contains(&id) => {}
+            Some(McpApprovalItem::Response(_)) => return Ok(()),
+            Some(McpApprovalItem::Call(_)) => {
+                if let Some(item) = OrderedFields::parse(data.value.as_str()) {
+                    self.flush_reasoning()?;
+                    return self.written.push(&item.without(&["approval_request_id"]));
+                }
+            }
+        }
+        self.flush_reasoning()?;
+        self.written.push(&data.value)
     }
 
     fn push_text(&mut self, text: &str, data: Option<&ProviderData>) -> Result<(), Error> {
@@ -225,8 +267,8 @@ impl<'a> InputItems<'a> {
     fn sends_item(&self, own: &ItemOfCall<'_>, call: &ToolCall) -> bool {
         let id = call.call_id.as_str();
         let may_run_twice = own.is_approval()
-            && self.sent_approvals.contains(id)
-            && !self.answered_calls.contains(id);
+            && self.answers().sent_approvals.contains(id)
+            && !self.answers().answered_calls.contains(id);
         !may_run_twice && own.can_be_sent(self.is_linked(&own.stored))
     }
 
@@ -238,6 +280,9 @@ impl<'a> InputItems<'a> {
             true => self.flush_reasoning()?,
             false => self.pending_reasoning.clear(),
         }
+        if call.is_approval() {
+            self.prefix.approval_requests.push(call.call_id().to_owned());
+        }
         let Some((item, open_call)) = call.into_item(is_linked) else { return Ok(()) };
         self.prefix.open_client_calls.push(open_call);
         self.written.push(&item)
@@ -245,8 +290,9 @@ impl<'a> InputItems<'a> {
 
     /// Returns whether the answer to a request for an approval is the same in all later requests.
     fn is_answer_final(&self, id: &str) -> bool {
-        let is_denied = self.results.get(id).is_some_and(|result| !is_approved(result));
-        is_denied || self.sent_approvals.contains(id)
+        let ClientAnswers { results, sent_approvals, .. } = self.answers();
+        let is_denied = results.get(id).is_some_and(|result| !ClientTool::is_approved(result));
+        is_denied || sent_approvals.contains(id)
     }
 
     fn push_result(&mut self, result: &ToolResult) -> Result<(), Error> {
@@ -311,7 +357,9 @@ fn sent_approvals<'a>(items: impl Iterator<Item = &'a Item>) -> HashSet<&'a str>
     let (mut sent, mut new) = (HashSet::new(), Vec::new());
     for item in items {
         match &item.kind {
-            ItemKind::ToolResult(result) if is_approved(result) => new.push(&*result.call_id),
+            ItemKind::ToolResult(result) if ClientTool::is_approved(result) => {
+                new.push(&*result.call_id)
+            }
             ItemKind::Text { .. }
             | ItemKind::Reasoning { .. }
             | ItemKind::ToolCall(_)

@@ -91,8 +91,7 @@ pub(super) fn encode_for(
     let names = &key.1;
     let context: EncodeContext<EncodedPrefix, _> =
         EncodeContext::from_request(request, PROVIDER_NAME, model, key.clone());
-    let items = || context.peek_items_to_encode();
-    let mut input = InputItems::new(&key, context.encoder_state(), items);
+    let mut input = InputItems::new(&key, &context);
     for (at, item) in context.items_to_encode() {
         input.push(item, at, model, context.unsupported_part(at))?;
     }
