@@ -46,6 +46,8 @@ struct ErrorFlags {
     are_retries_exhausted: bool,
     /// Whether the error was parsed from a response body.
     is_server_message: bool,
+    /// Whether no byte of the request was sent.
+    is_unsent: bool,
 }
 
 /// The part of an error that is serialized.
@@ -297,6 +299,25 @@ impl Error {
     #[cfg(feature = "http")]
     pub(crate) fn is_server_message(&self) -> bool {
         self.0.flags.is_server_message
+    }
+
+    /// Marks an error that occurred before any byte of the request was sent.
+    #[cfg(feature = "http")]
+    pub(crate) fn mark_unsent(mut self) -> Self {
+        self.fields_mut().flags.is_unsent = true;
+        self
+    }
+
+    /// Returns whether no byte of the request was sent.
+    pub(crate) fn is_unsent(&self) -> bool {
+        self.0.flags.is_unsent
+    }
+
+    /// Returns whether the server refused the request before it processed any of it: with a status
+    /// from 400 to 499, other than 408 (the server waited too long) and 409 (a conflict).
+    pub(crate) fn is_refusal(&self) -> bool {
+        self.status()
+            .is_some_and(|status| matches!(status, 400..500) && status != 408 && status != 409)
     }
 
     /// Removes the error's source, leaving only plain data.

@@ -428,7 +428,9 @@ fn sending_error(to: &Endpoint, proxies: &Proxies, error: reqwest::Error) -> Err
     } else {
         (ErrorKind::Connect, format!("the request to {} failed", to.host_and_port()))
     };
-    Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error)
+    let is_unsent = is_tunnel_error(&error) || error.is_connect();
+    let failure = Error::new(kind, format!("{what}: {}", root_cause(&error))).with_source(error);
+    if is_unsent { failure.mark_unsent() } else { failure }
 }
 
 /// The source of an error caused by a connection that was closed before the first byte of the

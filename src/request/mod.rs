@@ -139,6 +139,15 @@ impl Request {
         }
     }
 
+    /// Returns after which errors the request may be sent again. A request that approves a call of an
+    /// MCP server is not repeated, because the provider would run the call again.
+    pub(crate) fn allowed_retries(&self) -> Retries {
+        match ClientTool::has_new_approval(&self.context) {
+            true => self.retries.clone().without_repetition(),
+            false => self.retries.clone(),
+        }
+    }
+
     /// Sets the tools that the model may call, usually [`Toolkit::specs`](crate::Toolkit::specs).
     /// The list replaces the earlier list.
     pub fn with_tools(mut self, tools: impl Into<ToolSpecs>) -> Self {

@@ -34,6 +34,9 @@ pub struct Retries {
     reconnect_predicate: Option<Arc<ErrorPredicate>>,
     /// Whether the connection used for the previous attempt was closed while idle.
     is_new_connection_required: bool,
+    /// Whether the request must not be processed twice, so that it is sent again only if the server
+    /// has certainly not processed it.
+    must_not_repeat: bool,
 }
 
 type ErrorPredicate = dyn Fn(&Error) -> bool + Send + Sync;
@@ -73,6 +76,17 @@ impl Retries {
         Self { handled_errors: handled, ..self }
     }
 
+    /// Prevents retries after every error after which the server may have processed the request. A
+    /// connection that may have been closed while idle is not used.
+    pub(crate) fn without_repetition(self) -> Self {
+        Self { must_not_repeat: true, is_new_connection_required: true, ..self }
+    }
+
+    /// Returns whether the request would be processed at most once if it was sent again.
+    fn may_repeat_after(&self, error: &Error) -> bool {
+        !self.must_not_repeat || error.is_unsent() || error.is_refusal()
+    }
+
     /// Allows the provider to immediately send the request again over a new connection. The
     /// provider does so only if the previous connection was closed while idle and `allows` returns
     /// true for the error. This applies even if the caller handles all other errors itself.
@@ -84,6 +98,9 @@ impl Retries {
     /// Returns whether a request whose connection was closed while idle may be sent again
     /// immediately.
     pub(crate) fn can_reconnect(&self, error: &Error) -> bool {
+        if !self.may_repeat_after(error) {
+            return false;
+        }
         match (&self.handled_errors, &self.reconnect_predicate) {
             (HandledErrors::None | HandledErrors::Matching(_), _) => true,
             (HandledErrors::All, Some(allows)) => allows(error),
@@ -106,11 +123,12 @@ impl Retries {
     /// Returns whether a request that failed with this error may be sent again. If this method
     /// returns `false`, a provider that retries must return the error.
     pub fn can_retry(&self, error: &Error) -> bool {
-        match &self.handled_errors {
-            HandledErrors::None => true,
-            HandledErrors::Matching(handled) => !handled(error),
-            HandledErrors::All => false,
-        }
+        let is_handled = match &self.handled_errors {
+            HandledErrors::None => false,
+            HandledErrors::Matching(handled) => handled(error),
+            HandledErrors::All => true,
+        };
+        !is_handled && self.may_repeat_after(error)
     }
 
     /// Returns whether the request is sent only once, regardless of the error.
@@ -147,5 +165,28 @@ mod tests {
             Retries::default().with_exception(|error| error.kind() == ErrorKind::Overloaded);
         assert!(!except.can_retry(&Error::new(ErrorKind::Overloaded, "busy")));
         assert!(except.can_retry(&Error::new(ErrorKind::Server, "down")));
+    }
+
+    #[test]
+    fn a_request_that_must_not_be_repeated_is_retried_only_after_a_refusal() {
+        let once = Retries::default().without_repetition();
+        for (status, can_retry) in [
+            (Some(429), true),
+            (Some(400), true),
+            (Some(408), false),
+            (Some(409), false),
+            (Some(500), false),
+            (Some(529), false),
+            (None, false),
+        ] {
+            let error = Error::new(ErrorKind::RateLimited, "no");
+            let error = match status {
+                Some(status) => error.with_status(status),
+                None => error,
+            };
+            assert_eq!(once.can_retry(&error), can_retry, "{status:?}");
+            assert_eq!(once.can_reconnect(&error), can_retry, "{status:?}");
+            assert!(!Retries::none().without_repetition().can_retry(&error), "{status:?}");
+        }
     }
 }

@@ -19,9 +19,14 @@ impl Tool {
     /// approved.
     ///
     /// An approval is sent once: if the model continues without the call's result, for example
-    /// after an interrupted turn, the approval is not sent again. If the whole response is lost,
-    /// for example in a failed attempt that is retried, the approval is sent again, and the server
-    /// may run the call twice.
+    /// after an interrupted turn, the approval is not sent again. Nor is a request with a new
+    /// approval repeated by [`Retry`](crate::provider::Retry), by an HTTP provider or by
+    /// [`Limits::max_turn_retries`](crate::agent::Limits::max_turn_retries) after an error after
+    /// which the call may have run: unless nothing was sent, or the server refused the request with
+    /// a status from 400 to 499 other than 408 and 409, the run ends with the error. If you then
+    /// continue the history, or if a crashed durable run resumes, the approval is sent again, and
+    /// the call may run twice. So it may with a [fallback](crate::Agent::with_fallback) to the same
+    /// model; another model does not receive the approval.
     ///
     /// A [`Verdict::ApproveAlways`](crate::tool::Verdict::ApproveAlways) for all calls of this tool
     /// approves all calls to the server.

@@ -17,7 +17,7 @@ use crate::error::{Error, ErrorKind};
 use crate::event::{AppendReason, BudgetExceeded, EndReason, InterruptedPhase, Transition};
 use crate::item::{Item, ItemKind, StopReason};
 use crate::provider::{is_model_output, should_fall_back, unanswered_client_call};
-use crate::request::ToolSpecs;
+use crate::request::{ClientTool, ToolSpecs};
 use crate::turn::{PartialTurn, Turn};
 
 /// The facts that a decision needs in addition to the state.
@@ -133,6 +133,11 @@ pub fn on_error(state: &State, error: &Error, facts: &Facts) -> Option<NextActio
     let has_fallback = should_fall_back(error.kind())
         && state.model_selection.provider_index < facts.fallback_count;
     let next = match error.kind() {
+        // The provider may have run the call of an MCP server that the request approves, and would
+        // run it again.
+        _ if !error.is_refusal() && ClientTool::has_new_approval(&state.history) => {
+            has_fallback.then_some(NextAction::Continue(Transition::Fallback))?
+        }
         ErrorKind::ContextWindow if facts.can_compact => NextAction::Compact,
         // If the request was already sent without the reasoning, a further attempt would not help.
         ErrorKind::ReasoningRefused

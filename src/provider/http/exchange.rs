@@ -37,7 +37,7 @@ impl<W: Wire> PreparedTurn<W> {
     /// Creates a source for the turn. The source encodes and sends nothing until it is first
     /// polled. Each attempt at the request uses a new decoder.
     pub(super) fn into_turn_source(self, request: Request) -> impl TurnSource + Send + 'static {
-        let (policy, allowed) = (self.settings.retry_policy.clone(), request.retries.clone());
+        let (policy, allowed) = (self.settings.retry_policy.clone(), request.allowed_retries());
         let first = match allowed.is_new_connection_required() {
             true => ConnectionPolicy::OpenNew,
             false => ConnectionPolicy::Reuse,
@@ -272,7 +272,7 @@ impl<W: Wire> HttpAttempt<W> {
     }
 
     async fn receive_response(&mut self, connection: ConnectionPolicy) -> Result<Response, Error> {
-        let authorization = self.authorize().await?;
+        let authorization = self.authorize().await.map_err(Error::mark_unsent)?;
         let response = self.post_message(&authorization, connection).await?;
         if response.status != 401 || !authorization.discard_cached_token() {
             return Ok(response);

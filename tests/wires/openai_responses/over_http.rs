@@ -265,3 +265,84 @@ async fn a_call_to_an_mcp_server_runs_only_after_its_approval() {
     assert_eq!(outcome.error.unwrap().kind(), ErrorKind::Unsupported);
     assert_eq!(server.requests().len(), requests);
 }
+
+/// Runs an agent whose call to an MCP server is approved, and whose next requests all receive
+/// `answer`. Returns the number of these requests, and the run's error.
+async fn requests_after_an_approval(
+    answer: HttpResponse,
+    retries_outside: bool,
+) -> (usize, turnstream::Error) {
+    use std::time::Duration;
+    use turnstream::Tool;
+    use turnstream::provider::{Backoff, Retry};
+    use turnstream::request::{McpServer, Options};
+    use turnstream::tool::Verdict;
+
+    let request = json!({ "type": "mcp_approval_request", "id": "mcpr_1", "server_label": "wiki",
+        "name": "find", "arguments": "{}" });
+    let server = LoopbackServer::start(move |received| {
+        let body: Value = serde_json::from_slice(&received.body).unwrap();
+        match body["input"].as_array().unwrap().len() {
+            1 => {
+                let list = [response_created(), response_completed(json!([request]))];
+                http_response(200, "text/event-stream", sse_body(&list))
+            }
+            _ => answer.clone(),
+        }
+    })
+    .await
+    .unwrap();
+    let (name, url) = ("wiki".to_owned(), "https://mcp.example".to_owned());
+    let wiki = McpServer { name, url, require_approval: true, ..McpServer::default() };
+    let options = Options { server_tools: vec![wiki.into()], ..Options::default() };
+    let no_delay = Backoff { base_delay: Duration::ZERO, ..Backoff::default() };
+    let over_http = model(&server).with_backoff(no_delay);
+    let agent = match retries_outside {
+        true => Agent::new(Retry::new(over_http).with_backoff(no_delay).with_retraction()),
+        false => Agent::new(over_http),
+    };
+    let agent = agent.with_options(options).with_tools([Tool::mcp_approval("wiki").unwrap()]);
+    let outcome = agent.run("Look it up").outcome().await;
+    let approved = [(outcome.pending[0].clone(), Verdict::Approve)];
+    let outcome = agent.resume(outcome.history, approved).unwrap().outcome().await;
+    assert_eq!(outcome.reason, EndReason::ProviderError);
+    // The approval was not sent over a connection that the server may have closed.
+    assert_ne!(server.connection_count(), 1);
+    (server.requests().len() - 1, outcome.error.unwrap())
+}
+
+#[tokio::test]
+async fn a_request_that_approves_a_call_is_repeated_only_if_the_server_has_refused_it() {
+    let begun = |list: &[Value], end: Piece| {
+        let mut response = http_response(200, "text/event-stream", sse_body(list));
+        response.body.push(end);
+        response
+    };
+    let called = json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1",
+        "server_label": "wiki", "name": "find", "arguments": "{}", "output": "found" });
+    let failed = json!({ "type": "response.failed", "response": { "id": "resp_1",
+        "status": "failed", "error": { "code": "server_error", "message": "no" } } });
+    for retries_outside in [false, true] {
+        for answer in [
+            begun(&[response_created()], Piece::Cut),
+            begun(&[response_created(), output_item_done(0, called.clone())], Piece::Cut),
+            begun(&[response_created(), text_delta(0, "So")], Piece::Cut),
+            http_response(
+                200,
+                "text/event-stream",
+                sse_body(&[response_created(), failed.clone()]),
+            ),
+            HttpResponse {
+                body: vec![Piece::Reset],
+                ..http_response(200, "text/event-stream", "")
+            },
+            http_response(500, "application/json", r#"{"error":{"message":"no"}}"#),
+            http_response(503, "application/json", r#"{"error":{"message":"no"}}"#),
+        ] {
+            let (count, error) = requests_after_an_approval(answer, retries_outside).await;
+            assert_eq!(count, 1, "{error}");
+        }
+        let limited = http_response(429, "application/json", r#"{"error":{"message":"wait"}}"#);
+        assert_eq!(requests_after_an_approval(limited, retries_outside).await.0, 3);
+    }
+}

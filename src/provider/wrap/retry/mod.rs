@@ -116,7 +116,7 @@ impl Retry {
 impl Provider for Retry {
     fn stream_turn(&self, mut request: Request) -> TurnStream {
         let turn = TurnBuilder::from(&request);
-        let allowed = request.retries.clone();
+        let allowed = request.allowed_retries();
         if !allowed.is_none() {
             // A first attempt that only needs a new connection does not count as failed.
             let allows = Arc::clone(&self.policy.retry_if);
