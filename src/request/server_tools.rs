@@ -12,14 +12,16 @@ use serde_json::{Map, Value};
 /// items of the turn: they are events, are stored in the history, and are sent back to the same
 /// model. An agent does not run them, and hooks and tool limits do not apply to them. Approvals
 /// apply only to the calls of an MCP server that [requires them](McpServer::require_approval).
-/// The provider may charge for each call; see
+/// There is no event while such a tool runs: the items of its calls and results come with
+/// [`TurnComplete`](crate::TurnEvent::TurnComplete). The provider may charge for each call; see
 /// [`Billing::server_tool_calls`](crate::usage::Billing::server_tool_calls).
 ///
 /// If a wire lacks a tool or one of its settings, the request fails with an
 /// [`Unsupported`](crate::ErrorKind::Unsupported) error, whose
 /// [`parameter`](crate::Error::parameter) names the tool and the setting, for example
 /// `server_tools.web_search.max_uses`. If the model cannot combine server tools with the request's
-/// own tools, the parameter is `server_tools`.
+/// own tools, the parameter is `server_tools`. On the Chat wire, only OpenAI's search models, such
+/// as `gpt-5-search-api`, search the web, and they have no other tools.
 ///
 /// | tool | Messages | Chat | Responses | Gemini |
 /// |---|---|---|---|---|
@@ -169,7 +171,11 @@ pub struct McpServer {
 /// use turnstream::request::{Options, ServerTool, VendorTool};
 ///
 /// let images = VendorTool::new("openai_responses", json!({ "type": "image_generation" }));
-/// let options = Options { server_tools: vec![images.into()], ..Options::default() };
+/// // A newer version of Anthropic's search than that of `WebSearch`.
+/// let search = json!({ "type": "web_search_20260318", "name": "web_search" });
+/// let search = VendorTool::new("anthropic", search);
+/// let options = Options { server_tools: vec![search.into()], ..Options::default() };
+/// # let _ = images;
 /// # let _ = options;
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]

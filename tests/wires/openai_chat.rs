@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 use turnstream::item::{Content, ItemKind, Media, MediaSource, Part, ResultKind, ToolResult};
 use turnstream::provider::openai_chat::{Decoder, Dialect, encode};
-use turnstream::request::ToolSpec;
+use turnstream::request::{ToolSpec, WebSearch};
 use turnstream::sse::write_frame;
 use turnstream::turn::{StopReason, Turn};
 use turnstream::{Error, ErrorKind, History, Item, Request};
@@ -406,6 +406,13 @@ mod over_http {
             let billing = turn.billing().cloned().unwrap_or_default();
             assert_eq!(billing.server_tool_calls().collect::<Vec<_>>(), expected);
         }
+        request.options.extra.clear();
+        request.options.server_tools = vec![WebSearch::default().into()];
+        request.model = Some("gpt-5-search-api".into());
+        let model = model(&server).with_dialect(Dialect::OPENAI);
+        let turn = model.stream_turn(request).into_turn().await.unwrap();
+        let billing = turn.billing().cloned().unwrap_or_default();
+        assert_eq!(billing.server_tool_calls().collect::<Vec<_>>(), [("web_search", 1)]);
     }
 
     #[tokio::test]

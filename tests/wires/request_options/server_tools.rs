@@ -25,11 +25,6 @@ fn check_tool(tool: impl Into<ServerTool>, parameter: &str, expected: &[(Wire, V
             continue;
         };
         let body = wire.encode(&request).unwrap_or_else(|error| panic!("{wire:?}: {error}"));
-        if wire == Wire::Chat && declaration.get("type").is_none() {
-            assert_eq!(&body["web_search_options"], declaration);
-            assert_eq!(body["tools"].as_array().unwrap().len(), 1);
-            continue;
-        }
         let tools = body["tools"].as_array().unwrap();
         assert_eq!(tools.len(), 2, "{wire:?}: the own tool is still declared");
         assert!(tools[0].to_string().contains("look_up"), "{wire:?}");
@@ -44,7 +39,6 @@ fn a_web_search_is_declared_beside_the_own_tools() {
         "server_tools.web_search",
         &[
             (Wire::Messages, json!({ "type": "web_search_20250305", "name": "web_search" })),
-            (Wire::Chat, json!({})),
             (Wire::Responses, json!({ "type": "web_search" })),
             (Wire::Gemini, json!({ "googleSearch": {} })),
         ],
@@ -66,7 +60,7 @@ fn the_settings_of_a_web_search_are_sent_or_refused() {
         "user_location": near });
     let body = |wire: Wire, search: &WebSearch| wire.encode(&with_tool(search.clone()));
     assert_eq!(body(Wire::Messages, &located).unwrap()["tools"][1], messages);
-    assert_eq!(body(Wire::Chat, &located).unwrap()["web_search_options"], chat);
+    assert_eq!(chat_body(&located).unwrap()["web_search_options"], chat);
     let responses = json!({ "type": "web_search", "user_location": near });
     assert_eq!(body(Wire::Responses, &located).unwrap()["tools"][1], responses);
 
@@ -85,7 +79,6 @@ fn the_settings_of_a_web_search_are_sent_or_refused() {
 
     for (wire, search, setting) in [
         (Wire::Responses, &limited, "max_uses"),
-        (Wire::Chat, &within, "allowed_domains"),
         (Wire::Gemini, &within, "allowed_domains"),
         (Wire::Gemini, &located, "user_location"),
     ] {
@@ -93,6 +86,35 @@ fn the_settings_of_a_web_search_are_sent_or_refused() {
         assert_eq!(error.kind(), ErrorKind::Unsupported);
         assert_eq!(error.parameter(), Some(&*format!("server_tools.web_search.{setting}")));
     }
+    let error = chat_body(&within).unwrap_err();
+    assert_eq!(error.parameter(), Some("server_tools.web_search.allowed_domains"));
+}
+
+/// The body of a request to a search model of OpenAI, which has no other tools.
+fn chat_body(search: &WebSearch) -> Result<Value, Error> {
+    let alone = with_tool(search.clone()).with_tools([]);
+    Wire::Chat.encode_for_model(&alone, Some("gpt-5-search-api"))
+}
+
+#[test]
+fn on_the_chat_wire_only_search_models_search_the_web_and_they_have_no_other_tools() {
+    assert_eq!(chat_body(&WebSearch::default()).unwrap()["web_search_options"], json!({}));
+    let request = with_tool(WebSearch::default());
+    let refused = |request: &Request, model: &str| {
+        let error = Wire::Chat.encode_for_model(request, Some(model)).unwrap_err();
+        assert_eq!(error.kind(), ErrorKind::Unsupported);
+        error.parameter().unwrap().to_owned()
+    };
+    assert_eq!(refused(&request, "gpt-5-search-api"), "server_tools");
+    for model in ["gpt-5.6", "gpt-4o"] {
+        assert_eq!(refused(&request, model), "server_tools.web_search");
+        assert_eq!(refused(&request.clone().with_tools([]), model), "server_tools.web_search");
+    }
+    // The user has declared the tool in the vendor's format.
+    let mut with_extra = request.with_tools([]);
+    let tool = json!({ "type": "function", "function": { "name": "f" } });
+    with_extra.options.extra.insert("tools".into(), json!([tool]));
+    assert_eq!(refused(&with_extra, "gpt-4o-search-preview"), "server_tools");
 }
 
 #[test]

@@ -50,7 +50,8 @@ pub struct Dialect {
     /// Whether a tool may be [strict](crate::tool::ToolSpec::strict).
     pub supports_strict_tools: bool,
     /// Whether `web_search_options` is supported, with which a search model of OpenAI searches the
-    /// web, <https://developers.openai.com/api/docs/guides/tools-web-search>.
+    /// web, <https://developers.openai.com/api/docs/guides/tools-web-search>. The name of such a
+    /// model contains `search`. Other models, and a request with tools of its own, are refused.
     pub supports_web_search: bool,
     /// The field for the reasoning effort or budget.
     pub reasoning_setting: ReasoningSetting,

@@ -9,7 +9,7 @@ use crate::error::Error;
 use crate::framing::FrameReader;
 use crate::http::KeyHeader;
 use crate::provider::{Destination, EncodedRequest, HttpProvider, Wire};
-use crate::request::Request;
+use crate::request::{Request, ServerTool};
 
 /// A model served over the Chat Completions API by OpenAI or by a compatible server. This type is
 /// cheap to clone.
@@ -91,8 +91,11 @@ impl Wire for ChatCompletions {
     fn decoder(&self, request: &Request, to: Destination<'_>) -> Decoder {
         let dialect = self.dialect(to.is_vendor);
         // OpenAI charges the search of a model that searches the web, and does not report it.
+        let options = &request.options;
+        let is_search = |tool: &ServerTool| matches!(tool, ServerTool::WebSearch(_));
         let searches = dialect.name == Dialect::OPENAI.name
-            && request.options.extra.contains_key("web_search_options");
+            && (options.extra.contains_key("web_search_options")
+                || options.server_tools.iter().any(is_search));
         Decoder::new(to.model, &dialect)
             .with_tool_names(request.tools.names_for(dialect.tool_name_rule()))
             .with_unreported_searches(searches.into())

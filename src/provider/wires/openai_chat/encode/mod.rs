@@ -88,7 +88,7 @@ pub(super) fn encode_body(
     body = set_options(body, options, model, dialect)?;
     let server_tools = match omits_tools(request, dialect) {
         true => ServerTools::default(),
-        false => ServerTools::encode(options, dialect)?,
+        false => ServerTools::encode(request, model, dialect)?,
     };
     body = body.set_some("web_search_options", server_tools.web_search_options.as_ref());
     tools = server_tools.append_to(tools)?;

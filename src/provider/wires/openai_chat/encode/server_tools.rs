@@ -5,14 +5,14 @@ use std::sync::Arc;
 use serde_json::{Map, Value, json};
 
 use super::options::WIRE_NAME;
-use crate::error::Error;
-use crate::provider::codec::body::ensure_options_unset;
+use crate::error::{Error, ErrorKind};
+use crate::provider::codec::body::{ensure_options_unset, has_extra_tools};
 use crate::provider::codec::encoded_tools::append_elements;
 use crate::provider::codec::server_tools::{
     location_fields, unsupported_tool_error, vendor_declaration,
 };
 use crate::provider::wires::openai_chat::dialect::Dialect;
-use crate::request::{Options, ServerTool, WebSearch};
+use crate::request::{Request, ServerTool, WebSearch};
 
 /// A request's server tools.
 #[derive(Default)]
@@ -27,13 +27,23 @@ impl<'a> ServerTools<'a> {
     ///
     /// # Errors
     ///
-    /// Returns an [`Unsupported`](crate::ErrorKind::Unsupported) error for a tool or a setting that
-    /// the dialect lacks.
-    pub(super) fn encode(options: &'a Options, dialect: &Dialect) -> Result<Self, Error> {
+    /// Returns an [`Unsupported`](ErrorKind::Unsupported) error for a tool or a setting that the
+    /// dialect or the model lacks, and for a search of the web beside the request's own tools.
+    pub(super) fn encode(
+        request: &'a Request,
+        model: &str,
+        dialect: &Dialect,
+    ) -> Result<Self, Error> {
+        let options = &request.options;
         let mut encoded = Self::default();
         for tool in &options.server_tools {
             match tool {
-                ServerTool::WebSearch(search) if dialect.supports_web_search => {
+                ServerTool::WebSearch(search)
+                    if dialect.supports_web_search && is_search_model(model) =>
+                {
+                    if request.tools.has_declared() || has_extra_tools(&options.extra) {
+                        return Err(combination_error());
+                    }
                     encoded.web_search_options = Some(web_search_options(search)?);
                 }
                 ServerTool::Vendor(tool) => {
@@ -53,6 +63,21 @@ impl<'a> ServerTools<'a> {
             false => append_elements(own.unwrap_or_default(), &self.declarations).map(Some),
         }
     }
+}
+
+/// Returns whether a model searches the web, such as `gpt-4o-search-preview` or `gpt-5-search-api`.
+/// Other models reject the request: "Unknown parameter: 'web_search_options'."
+/// <https://developers.openai.com/api/docs/guides/tools-web-search>
+fn is_search_model(model: &str) -> bool {
+    model.contains("search")
+}
+
+/// Creates the error for a request with own tools to a model that searches the web. Such a model
+/// answers that "tools is not supported in this model".
+fn combination_error() -> Error {
+    let message = "the search models of the Chat wire cannot combine a web search with other tools; \
+                   models on the Responses wire can";
+    Error::new(ErrorKind::Unsupported, message).with_parameter("server_tools")
 }
 
 fn web_search_options(search: &WebSearch) -> Result<Value, Error> {
