@@ -131,6 +131,7 @@ fn reasoning_is_requested_in_the_dialects_form() {
     for (effort, word) in efforts {
         let asked = Reasoning::Effort(effort);
         check(&Dialect::OPENAI, asked, json!({ "reasoning_effort": word }));
+        let word = if effort == Effort::Max { "max" } else { word };
         check(&Dialect::OPENROUTER, asked, json!({ "reasoning": { "effort": word } }));
         check(&Dialect::MISTRAL, asked, json!({ "reasoning_effort": "high" }));
         check(&Dialect::MINIMAL, asked, Value::Null);

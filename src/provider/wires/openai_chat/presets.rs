@@ -98,12 +98,16 @@ impl Dialect {
         ..Self::OPENAI
     };
 
-    /// The dialect of OpenRouter, <https://openrouter.ai/docs/api-reference/parameters>.
+    /// The dialect of OpenRouter, <https://openrouter.ai/docs/api-reference/parameters>. It accepts
+    /// every effort, and maps it to one that the model has.
     pub const OPENROUTER: Self = Self {
         name: "openrouter",
         base_url: "https://openrouter.ai/api/v1",
         supports_top_k: true,
-        reasoning_setting: ReasoningSetting::Object(EffortNames::OPENAI),
+        reasoning_setting: ReasoningSetting::Object(EffortNames {
+            max: "max",
+            ..EffortNames::OPENAI
+        }),
         supports_verbosity: true,
         supports_logprobs: true,
         output_forms: OutputForms::ObjectAndStrictSchema,
