@@ -46,6 +46,12 @@ pub(super) enum Chunk<'a> {
     ReasoningEnd {
         id: &'a str,
     },
+    SourceUrl {
+        source_id: &'a str,
+        url: &'a str,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        title: Option<&'a str>,
+    },
     ToolInputStart {
         tool_call_id: &'a str,
         tool_name: &'a str,

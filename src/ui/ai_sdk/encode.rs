@@ -8,6 +8,7 @@ use super::version::Version;
 use crate::error::Error;
 use crate::event::{AppendReason, EndReason, Event, Outcome, RewriteReason, ToolEvent};
 use crate::item::{Content, Item, Part, PendingCall, RawJson, ResultKind, ToolCall, ToolResult};
+use crate::provider::{Citation, citations};
 use crate::small_map::SmallMap;
 use crate::turn::{StopReason, Turn, TurnEvent};
 use crate::ui::error_texts::ErrorTexts;
@@ -263,6 +264,12 @@ impl AiSdkEncoder {
             _ => "the model retracted it",
         };
         self.withdraw_calls(why, out);
+        let sources = cited_pages(turn.items());
+        for (source, number) in sources.iter().zip(0..) {
+            self.begin_content(out);
+            let id = format!("s{}.{number}", self.state.turn);
+            write_data(out, &source_chunk(&id, source));
+        }
         self.state.is_between_turns = true;
     }
 
@@ -336,6 +343,23 @@ impl AiSdkEncoder {
         }
         self.state.step = Step::Empty;
     }
+}
+
+/// Returns the citations of pages in a turn, one for each page.
+pub(super) fn cited_pages<'a>(items: impl IntoIterator<Item = &'a Item>) -> Vec<Citation> {
+    let mut pages: Vec<Citation> = Vec::new();
+    for citation in items.into_iter().flat_map(citations) {
+        if citation.url.is_some() && !pages.iter().any(|page| page.url == citation.url) {
+            pages.push(citation);
+        }
+    }
+    pages
+}
+
+/// Returns the part that names a cited page.
+pub(super) fn source_chunk<'a>(source_id: &'a str, source: &'a Citation) -> Chunk<'a> {
+    let (url, title) = (source.url.as_deref().unwrap_or_default(), source.title.as_deref());
+    Chunk::SourceUrl { source_id, url, title }
 }
 
 /// Encodes events from tools.

@@ -10,6 +10,7 @@
 //! | part | content |
 //! |---|---|
 //! | metadata | `model` at the start; at the end `reason`, `why`, `turns`, and `usage` and `cost`, including sub-agents |
+//! | `source-url` | a page that the turn [cites](crate::provider::citations), after the turn |
 //! | `data-progress` | a tool's progress; the part's id is the call's id |
 //! | `data-agent` | a sub-agent's turn, latest text and calls; the id is the call's id, preceded by its parents' |
 //! | `data-partial` | with [`AiSdk::with_partials`]: a value that the model writes; one id for each value |

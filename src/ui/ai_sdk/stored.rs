@@ -4,7 +4,9 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::approval_group::approval_group_id;
-use super::encode::{AiSdkEncoder, call_input, content_to_json, content_to_parts};
+use super::encode::{
+    AiSdkEncoder, call_input, cited_pages, content_to_json, content_to_parts, source_chunk,
+};
 use super::version::Version;
 use crate::agent::Agent;
 use crate::event::EndReason;
@@ -56,7 +58,7 @@ impl<'a> StoredMessages<'a> {
         state: &SessionState,
         agent: &Agent,
     ) -> Vec<Value> {
-        let mut is_new_turn = true;
+        let (mut is_new_turn, mut cited) = (true, Vec::new());
         let items = StoredItems::new(entries);
         let mut inner_names = InnerToolNames::default();
         for stored in items.iter() {
@@ -99,7 +101,13 @@ impl<'a> StoredMessages<'a> {
                     | ItemKind::ToolCall(_)
                     | ItemKind::Other,
                     _,
-                ) => self.model_output(item, std::mem::take(&mut is_new_turn)),
+                ) => {
+                    self.model_output(item, std::mem::take(&mut is_new_turn));
+                    cited.push(item);
+                    if item.turn.is_some() {
+                        self.sources(*number, cited.drain(..));
+                    }
+                }
             }
             is_new_turn |= item.turn.is_some() || !item.is_model_output();
         }
@@ -163,6 +171,14 @@ impl<'a> StoredMessages<'a> {
         }
         if !part.is_null() {
             parts.push(part);
+        }
+    }
+
+    /// Adds the pages that a turn cites. `number` is that of the turn's last entry.
+    fn sources<'b>(&mut self, number: u64, turn: impl Iterator<Item = &'b Item>) {
+        for (source, at) in cited_pages(turn).iter().zip(0..) {
+            let id = format!("s{number}.{at}");
+            self.parts().push(json!(source_chunk(&id, source)));
         }
     }
 

@@ -651,3 +651,50 @@ async fn the_text_of_an_interrupted_turn_ends_and_its_call_is_withdrawn() {
     assert!(shown.iter().any(|frame| frame["delta"] == "Fine."), "{shown:?}");
     assert_eq!(shown.last().unwrap()["finishReason"], "stop");
 }
+
+/// An agent whose model answers with a text that cites two pages, one of them twice.
+fn citing_agent() -> Agent {
+    use crate::item::ProviderData;
+    use crate::provider::from_poll_fn;
+    use crate::turn::StopReason;
+    use std::task::Poll;
+
+    Agent::new(from_poll_fn("m", |_| {
+        |_, turn| {
+            turn.push_text(0, "It rains.");
+            let pages = json!({ "citations": [
+                { "url": "https://a.example", "title": "A" },
+                { "url": "https://b.example" },
+                { "url": "https://a.example", "title": "A" },
+                { "document_index": 0, "cited_text": "rain" },
+            ] });
+            turn.set_text_data(0, ProviderData::new("anthropic", "m", pages));
+            turn.stop(StopReason::Stop, "");
+            Poll::Ready(Some(turn.complete()))
+        }
+    }))
+}
+
+#[tokio::test]
+async fn the_pages_that_a_turn_cites_follow_it() {
+    let pages = |parts: &[Value]| -> Vec<(String, Value)> {
+        let sources = parts.iter().filter(|part| part["type"] == "source-url");
+        sources.map(|part| (part["url"].as_str().unwrap().into(), part["title"].clone())).collect()
+    };
+    let expected = [
+        ("https://a.example".to_owned(), json!("A")),
+        ("https://b.example".to_owned(), Value::Null),
+    ];
+    for version in [Version::V5, Version::V6, Version::V7] {
+        let events = citing_agent().run("Go").collect().await;
+        let shown = frames(events, AiSdk::new(version)).await;
+        assert_eq!(pages(&shown), expected);
+        let at = |kind: &str| shown.iter().position(|frame| frame["type"] == kind).unwrap();
+        assert!(at("text-end") < at("source-url") && at("source-url") < at("finish"));
+        let ids: HashSet<_> = shown.iter().filter_map(|frame| frame["sourceId"].as_str()).collect();
+        assert_eq!(ids.len(), 2);
+    }
+    let session = session_after(&citing_agent()).await;
+    let messages = AiSdk::default().load_messages(&session, &citing_agent()).await.unwrap();
+    assert_eq!(pages(messages[1]["parts"].as_array().unwrap()), expected);
+}

@@ -57,6 +57,7 @@ fn fields(kind: &str, version: Version) -> Option<Fields> {
         "tool-approval-response" if v7 => &[("approvalId", Text, true), ("approved", Flag, true)],
         "steering-message" if v7 => &[("id", Text, true), ("parts", List, true)],
         "reset-step" if v7 => &[],
+        "source-url" => &[("sourceId", Text, true), ("url", Text, true), ("title", Text, false)],
         "message-metadata" => &[("messageMetadata", Any, true)],
         "error" => &[("errorText", Text, true)],
         "finish" if v6 => &[("finishReason", Text, false), ("messageMetadata", Any, false)],
