@@ -22,5 +22,9 @@ pub(super) async fn run(call: Call) -> Answer {
     };
     let (reader, _) = call.server.start(&call.principal, &open, agent, start).await?;
     let response = AgUi::new(&request).with_error_texts(call.server.reader_texts());
+    let response = match settings.partials.clone() {
+        Some(values) => response.with_partials(values),
+        None => response,
+    };
     Ok(to_axum(response.respond(hold(reader.into_events(), slot))))
 }

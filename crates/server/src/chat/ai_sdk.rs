@@ -27,7 +27,11 @@ fn settings(call: &Call) -> Result<AiSdk, Failure> {
         Some(7) => Version::V7,
         _ => Version::V6,
     };
-    Ok(AiSdk::new(version).with_error_texts(call.server.reader_texts()))
+    let settings = AiSdk::new(version).with_error_texts(call.server.reader_texts());
+    Ok(match call.server.0.partials.clone() {
+        Some(values) => settings.with_partials(values),
+        None => settings,
+    })
 }
 
 pub(super) async fn chat(call: Call) -> Answer {

@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use axum::Router;
 use axum::response::Response;
+use serde_json::Value;
 use turnstream::hub::Hub;
+use turnstream::partial::PartialValues;
 use turnstream::session::{MemoryStore, Store};
 use turnstream::ui::ErrorTexts;
 use turnstream::{Agent, Error};
@@ -79,6 +81,7 @@ pub(super) struct Settings {
     pub(super) limits: ChatLimits,
     pub(super) busy: Busy,
     error_texts: ErrorTexts,
+    pub(super) partials: Option<PartialValues<Value>>,
     shows_load: bool,
     log: Option<Arc<LogFn>>,
     /// Routes of the app.
@@ -133,6 +136,7 @@ impl ChatServer {
             limits: ChatLimits::default(),
             busy: Busy::default(),
             error_texts: ErrorTexts::hidden(),
+            partials: None,
             shows_load: false,
             log: None,
             app_routes: Router::new(),
@@ -226,6 +230,14 @@ impl ChatServer {
     /// [readers](ErrorTexts::for_readers) receive.
     pub fn with_error_texts(self, texts: ErrorTexts) -> Self {
         self.update(|settings| settings.error_texts = texts)
+    }
+
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them, in
+    /// the form of each protocol: see [`Sse::with_partials`](turnstream::ui::sse::Sse::with_partials),
+    /// [`AiSdk::with_partials`](turnstream::ui::ai_sdk::AiSdk::with_partials) and
+    /// [`AgUi::with_partials`](turnstream::ui::ag_ui::AgUi::with_partials). Off by default.
+    pub fn with_partials(self, values: PartialValues<Value>) -> Self {
+        self.update(|settings| settings.partials = Some(values))
     }
 
     /// Shows the number of runs and readers, and how full the logs of events are, at `GET /health`,

@@ -51,6 +51,10 @@ pub(super) async fn events(call: Call) -> Answer {
     let reader = settings.hub.read_session(&open.session, after.as_ref());
     let reader = hold(reader, (slot, open));
     let sse = Sse::new().with_error_texts(call.server.reader_texts());
+    let sse = match settings.partials.clone() {
+        Some(values) => sse.with_partials(values),
+        None => sse,
+    };
     Ok(to_axum(sse.respond_to_reader(reader)))
 }
 

@@ -2,14 +2,16 @@
 
 use std::sync::Mutex;
 
+use axum::http::Method;
 use serde_json::{Value, json};
 use turnstream::agent::{Budget, Pool};
+use turnstream::partial::PartialValues;
 use turnstream::provider::Reply;
 use turnstream::session::Store;
 use turnstream::usage::Usage;
 use turnstream_server::{ChatLimits, Principal};
 
-use super::support::{Chat, answering, two_users};
+use super::support::{Chat, answering, read_until, two_users};
 
 /// Requests another answer as a client of the AI SDK.
 async fn regenerate_by_ai_sdk(chat: &Chat) -> u16 {
@@ -88,4 +90,28 @@ async fn another_answer_gives_up_waiting_calls_only_if_the_request_says_so() {
     assert_eq!(regenerate(&chat, &json!({ "waiting_calls": "give_up" })).await, 202);
     chat.wait_for_runs(0).await;
     assert!(chat.stored("ada/s").await.contains("Done."));
+}
+
+#[tokio::test]
+async fn growing_answers_are_sent_in_each_protocol_if_they_are_turned_on() {
+    let agent = || answering(|_| Reply::text(r#"{"city":"Oslo"}"#));
+    let values = PartialValues::untyped_answer(&true.into());
+    let on = Chat::of(agent(), |server| server.with_partials(values));
+    let off = Chat::of(agent(), |server| server);
+    let message = json!({ "id": "1", "role": "user", "parts": [{ "type": "text", "text": "Hi" }] });
+    let for_ai_sdk = json!({ "id": "s", "trigger": "submit-message", "messages": [message] });
+    let for_ag_ui = json!({ "threadId": "t", "runId": "r", "state": null, "tools": [],
+        "context": [], "forwardedProps": null,
+        "messages": [{ "id": "1", "role": "user", "content": "Hi" }] });
+    for (chat, is_on) in [(&on, true), (&off, false)] {
+        let parts = chat.post("ada", "/api/chat", &for_ai_sdk).await.text;
+        assert_eq!(parts.contains(r#""type":"data-partial""#), is_on, "{parts}");
+        let events = chat.post("ada", "/ag-ui", &for_ag_ui).await.text;
+        assert_eq!(events.contains("partials"), is_on, "{events}");
+        let reader = chat.request("ada", &Method::GET, "/sessions/u/events", None);
+        let reader = reader.send().await.unwrap();
+        chat.say_and_wait("ada", "u", "Hi").await;
+        let events = read_until(reader, r#""type":"finished""#).await;
+        assert_eq!(events.contains("event: partial\n"), is_on, "{events}");
+    }
 }
