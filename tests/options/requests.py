@@ -10,6 +10,7 @@ import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import anthropic
+import ollama
 import openai
 from google import genai
 from google.genai import types
@@ -41,13 +42,14 @@ url = f"http://127.0.0.1:{server.server_port}"
 claude = anthropic.Anthropic(api_key="k", base_url=url, max_retries=0)
 gpt = openai.OpenAI(api_key="k", base_url=f"{url}/v1", max_retries=0)
 gemini = genai.Client(api_key="k", http_options=types.HttpOptions(base_url=url))
+local_models = ollama.Client(host=url)
 
 
 def record(name, wire, send):
     RECEIVED.clear()
     try:
         send()
-    except (anthropic.APIError, openai.APIError, genai.errors.APIError):
+    except (anthropic.APIError, openai.APIError, genai.errors.APIError, ollama.ResponseError):
         pass
     (path, beta, body) = RECEIVED[-1]
     print(json.dumps({"option": name, "wire": wire, "path": path, "beta": beta, "body": body}))
@@ -93,6 +95,10 @@ def generate(name, contents="hello", **options):
     record(name, "gemini", lambda: send(model="gemini-3-pro", contents=contents, config=config))
 
 
+def ask_ollama(name, messages=HELLO, **options):
+    record(name, "ollama", lambda: local_models.chat(model="m", messages=messages, **options))
+
+
 combined = types.ToolConfig(include_server_side_tool_invocations=True)
 
 messages("strict_tool", tools=[{**CLAUDE_TOOL, "strict": True}])
@@ -104,8 +110,8 @@ search = {"type": "web_search_20250305", "name": "web_search", "user_location": 
 messages("web_search", tools=[CLAUDE_TOOL, search])
 approximate = {"city": "Oslo", "country": "NO"}
 chat(
-    "web_search",
-    tools=[CHAT_TOOL],
+    "web_search_alone",
+    model="gpt-5-search-api",
     web_search_options={"user_location": {"type": "approximate", "approximate": approximate}},
 )
 responses("web_search", tools=[RESPONSES_TOOL, {"type": "web_search", "user_location": near}])
@@ -276,9 +282,105 @@ part = types.Part(
 )
 generate("image_detail", [types.Content(role="user", parts=[part])])
 
+shown = {"type": "adaptive", "display": "summarized"}
+for effort in ("low", "medium", "high"):
+    name = f"effort_{effort}"
+    messages(name, thinking=shown, output_config={"effort": effort})
+    chat(name, model="gpt-5.6", reasoning_effort=effort)
+    responses(name, model="gpt-5.6", reasoning={"effort": effort})
+    thinking = types.ThinkingConfig(thinking_level=effort, include_thoughts=True)
+    generate(name, thinking_config=thinking)
+messages("reasoning_off", thinking={"type": "disabled"})
+chat("reasoning_off", model="gpt-5.6", reasoning_effort="none")
+responses("reasoning_off", model="gpt-5.6", reasoning={"effort": "none"})
+generate("reasoning_off", thinking_config=types.ThinkingConfig(thinking_budget=0))
+ask_ollama("reasoning_off", think=False)
+ask_ollama("effort_high", think="high")
+messages("reasoning_budget", thinking={"type": "enabled", "budget_tokens": 2000})
+thinking = types.ThinkingConfig(thinking_budget=2000, include_thoughts=True)
+generate("reasoning_budget", thinking_config=thinking)
+
+nucleus = {"temperature": 0.5, "top_p": 0.75}
+penalties = {"frequency_penalty": 0.5, "presence_penalty": 0.25}
+# Anthropic's library has no other option for sampling.
+messages("sampling", stop_sequences=["END"])
+chat("sampling", **nucleus, **penalties, seed=7, stop=["END"], max_completion_tokens=77)
+responses("sampling", **nucleus, max_output_tokens=77)
+generate("sampling", **nucleus, **penalties, top_k=5, seed=7, stop_sequences=["END"], max_output_tokens=77)
+sampling = {**nucleus, **penalties, "top_k": 5, "seed": 7, "stop": ["END"], "num_predict": 77}
+ask_ollama("sampling", options=sampling)
+
+none, required = {"type": "none"}, {"type": "any"}
+one = {"type": "tool", "name": "look_up"}
+single = {"type": "auto", "disable_parallel_tool_use": True}
+for name, choice in (("none", none), ("required", required), ("one", one)):
+    messages(f"tool_choice_{name}", tools=[CLAUDE_TOOL], tool_choice=choice)
+one = {"type": "function", "function": {"name": "look_up"}}
+for name, choice in (("none", "none"), ("required", "required"), ("one", one)):
+    chat(f"tool_choice_{name}", tools=[CHAT_TOOL], tool_choice=choice)
+one = {"type": "function", "name": "look_up"}
+for name, choice in (("none", "none"), ("required", "required"), ("one", one)):
+    responses(f"tool_choice_{name}", tools=[RESPONSES_TOOL], tool_choice=choice)
+none, required = types.FunctionCallingConfig(mode="NONE"), types.FunctionCallingConfig(mode="ANY")
+one = types.FunctionCallingConfig(mode="ANY", allowed_function_names=["look_up"])
+for name, choice in (("none", none), ("required", required), ("one", one)):
+    config = types.ToolConfig(function_calling_config=choice)
+    generate(f"tool_choice_{name}", tools=[GEMINI_TOOL], tool_config=config)
+messages("single_calls", tools=[CLAUDE_TOOL], tool_choice=single)
+chat("single_calls", tools=[CHAT_TOOL], parallel_tool_calls=False)
+responses("single_calls", tools=[RESPONSES_TOOL], parallel_tool_calls=False)
+ask_ollama("tools", tools=[CHAT_TOOL])
+
+messages("user", metadata={"user_id": "u-1"})
+chat("user", safety_identifier="u-1")
+responses("user", safety_identifier="u-1")
+chat("metadata", metadata={"run": "1"})
+responses("metadata", metadata={"run": "1"})
+chat("json", response_format={"type": "json_object"})
+responses("json", text={"format": {"type": "json_object"}})
+generate("json", response_mime_type="application/json")
+ask_ollama("json", format="json")
+named = {"name": "answer", "schema": SCHEMA, "strict": True}
+messages("schema", output_config={"format": {"type": "json_schema", "schema": SCHEMA}})
+chat("schema", response_format={"type": "json_schema", "json_schema": named})
+responses("schema", text={"format": {"type": "json_schema", **named}})
+generate("schema", response_mime_type="application/json", response_json_schema=SCHEMA)
+ask_ollama("schema", format=SCHEMA)
+ask_ollama("logprobs", logprobs=True, top_logprobs=2)
+
+for name, mark in (("off", None), ("short", {"type": "ephemeral"}), ("long", {"type": "ephemeral", "ttl": "1h"})):
+    part = {"type": "text", "text": "hello"}
+    marked = part if mark is None else {**part, "cache_control": mark}
+    messages(f"marks_{name}", [{"role": "user", "content": [marked]}])
+for tier in ("flex", "priority"):
+    chat(f"tier_{tier}", service_tier=tier)
+    responses(f"tier_{tier}", service_tier=tier)
+    generate(f"tier_{tier}", service_tier=tier)
+messages("tier_auto", service_tier="auto")
+chat("tier_auto", service_tier="auto")
+responses("tier_auto", service_tier="auto")
+
+for detail, level in (("high", "MEDIA_RESOLUTION_HIGH"), ("original", "MEDIA_RESOLUTION_ULTRA_HIGH")):
+    image = {"url": f"data:image/png;base64,{PNG}", "detail": detail}
+    chat(f"detail_{detail}", user({"type": "image_url", "image_url": image}))
+    responses(f"detail_{detail}", [{"type": "input_image", "image_url": image["url"], "detail": detail}])
+    part = types.Part(
+        inline_data=types.Blob(mime_type="image/png", data=base64.b64decode(PNG)),
+        media_resolution=types.PartMediaResolution(level=level),
+    )
+    generate(f"detail_{detail}", [types.Content(role="user", parts=[part])])
+messages("image_by_id", user({"type": "image", "source": {"type": "file", "file_id": "file_1"}}))
+responses("image_by_id", [{"type": "input_image", "file_id": "file-1", "detail": "auto"}])
+uri = "https://generativelanguage.googleapis.com/v1beta/files/1"
+part = types.Part(file_data=types.FileData(file_uri=uri, mime_type="image/png"))
+generate("image_by_id", [types.Content(role="user", parts=[part])])
+ask_ollama("image", [{"role": "user", "content": "look", "images": [base64.b64decode(PNG)]}])
+
 count = claude.messages.count_tokens
 record("token_count", "messages", lambda: count(model="m", messages=HELLO, tools=[CLAUDE_TOOL]))
 message = {"type": "message", "role": "user", "content": "hello"}
 count = gpt.responses.input_tokens.count
 record("token_count", "responses", lambda: count(model="m", input=[message], tools=[RESPONSES_TOOL]))
+count = gemini.models.count_tokens
+record("token_count", "gemini", lambda: count(model="gemini-3-pro", contents="hello"))
 sys.stdout.flush()
