@@ -1,4 +1,8 @@
 //! Reads a JSON text in pieces, and keeps the tree of what was read.
+//!
+//! Of the crates that parse incomplete JSON (`jsonmodem`, `jiter`, `actson` and
+//! `partial-json-fixer` were compared), none takes linear time over all pieces, keeps the tree and
+//! refuses nothing that `serde_json` accepts.
 
 use std::mem;
 

@@ -94,7 +94,9 @@ pub struct Options {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub verbosity: Option<Verbosity>,
     /// The service tier, which determines the price and the speed. The tier that served the request
-    /// is reported in [`Billing::service_tier`](crate::usage::Billing::service_tier).
+    /// is reported in [`Billing::service_tier`](crate::usage::Billing::service_tier), which is
+    /// `None` if the server reported none: the request then need not have been served in the tier
+    /// that was requested.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub service_tier: Option<ServiceTier>,
     /// The number of most likely tokens that are reported for each token of the answer, from 0 to

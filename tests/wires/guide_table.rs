@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::path::Path;
+use std::sync::Mutex;
 
 use serde_json::{Value, json};
 use turnstream::item::{
@@ -23,33 +24,69 @@ const MODEL: &str = "any";
 const TABLE_BEGIN: &str = "<!-- the table below is made by tests/wires/guide_table.rs -->";
 const TABLE_END: &str = "<!-- end of the table -->";
 
-type EncodeFn = fn(&Request) -> Result<Vec<u8>, Error>;
+/// A wire of the table.
+struct TableWire {
+    name: &'static str,
+    /// The name in provider data.
+    provider: &'static str,
+    /// A current model, because some options depend on the model.
+    model: &'static str,
+    encode: fn(&Request, &str) -> Result<Vec<u8>, Error>,
+}
 
-/// The wires as the table and provider data name them, and their encoders.
-const WIRES: &[(&str, &str, EncodeFn)] = &[
-    ("Messages", "anthropic", |request| anthropic::encode(request, MODEL)),
-    ("Chat", "openai_chat", |request| {
-        openai_chat::encode(request, MODEL, &openai_chat::Dialect::OPENAI)
-    }),
-    ("Chat, strict", "openai_compatible", |request| {
-        openai_chat::encode(request, MODEL, &openai_chat::Dialect::MINIMAL)
-    }),
-    ("Responses", "openai_responses", |request| openai_responses::encode(request, MODEL)),
-    ("Gemini", "gemini", |request| gemini::encode(request, MODEL)),
-    ("Ollama", "ollama", |request| ollama::encode(request, MODEL, &ollama::Chat::default())),
+impl TableWire {
+    fn encode(&self, request: &Request) -> Result<Vec<u8>, Error> {
+        (self.encode)(request, self.model)
+    }
+}
+
+const WIRES: &[TableWire] = &[
+    TableWire {
+        name: "Messages",
+        provider: "anthropic",
+        model: "claude-opus-5-5",
+        encode: anthropic::encode,
+    },
+    TableWire {
+        name: "Chat",
+        provider: "openai_chat",
+        model: "gpt-5.6",
+        encode: |request, model| openai_chat::encode(request, model, &openai_chat::Dialect::OPENAI),
+    },
+    TableWire {
+        name: "Chat, strict",
+        provider: "openai_compatible",
+        model: MODEL,
+        encode: |request, model| {
+            openai_chat::encode(request, model, &openai_chat::Dialect::MINIMAL)
+        },
+    },
+    TableWire {
+        name: "Responses",
+        provider: "openai_responses",
+        model: "gpt-5.6",
+        encode: openai_responses::encode,
+    },
+    TableWire { name: "Gemini", provider: "gemini", model: "gemini-3-pro", encode: gemini::encode },
+    TableWire {
+        name: "Ollama",
+        provider: "ollama",
+        model: "qwen3",
+        encode: |request, model| ollama::encode(request, model, &ollama::Chat::default()),
+    },
 ];
 
 #[test]
 fn the_guides_wire_table_matches_the_encoders() {
     let options = render_table("Option", &option_rows());
     let content = render_table("Content", &content_table(content_rows()));
-    check_tables_of_page("providers.md", &format!("{options}\n{content}"));
+    check_tables_of_page("providers.md", TABLE_BEGIN, &format!("{options}\n{content}"));
 }
 
 #[test]
 fn the_guides_media_table_matches_the_encoders() {
     let wires = render_table("Part", &content_table(media_rows()));
-    check_tables_of_page("media.md", &format!("{wires}\n{}", dialect_table()));
+    check_tables_of_page("media.md", TABLE_BEGIN, &format!("{wires}\n{}", dialect_table()));
 }
 
 /// The parts of user messages that each dialect of the Chat wire accepts.
@@ -86,15 +123,19 @@ fn dialect_table() -> String {
     out
 }
 
+/// Checks the tables of a page between the line `begin` and the next end of a table.
 #[track_caller]
-fn check_tables_of_page(page: &str, tables: &str) {
+pub(crate) fn check_tables_of_page(page: &str, begin: &str, tables: &str) {
+    static UPDATES: Mutex<()> = Mutex::new(());
+    // Several tests update the same page.
+    let _update = UPDATES.lock();
     let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide").join(page);
     let text = fs::read_to_string(&guide).unwrap();
-    let (head, rest) = text.split_once(TABLE_BEGIN).expect("the table has its begin");
+    let (head, rest) = text.split_once(begin).expect("the table has its begin");
     let (said, tail) = rest.split_once(TABLE_END).expect("the table has its end");
     let made = format!("\n\n{tables}\n");
     if std::env::var_os("UPDATE_GUIDE").is_some() {
-        fs::write(&guide, format!("{head}{TABLE_BEGIN}{made}{TABLE_END}{tail}")).unwrap();
+        fs::write(&guide, format!("{head}{begin}{made}{TABLE_END}{tail}")).unwrap();
         return;
     }
     assert!(said == made, "the guide says:\n{said}\nand the encoders do:\n{made}");
@@ -104,7 +145,7 @@ fn check_tables_of_page(page: &str, tables: &str) {
 #[test]
 fn no_option_is_silently_ignored_unless_documented() {
     for (option, cells) in option_rows() {
-        for ((wire, ..), cell) in WIRES.iter().zip(cells) {
+        for (TableWire { name: wire, .. }, cell) in WIRES.iter().zip(cells) {
             let may_do_nothing = option.starts_with("`cache`");
             assert!(cell != "nothing" || may_do_nothing, "{option} does nothing on {wire}");
         }
@@ -116,7 +157,7 @@ type TableRow = (String, Vec<String>);
 
 fn render_table(head: &str, rows: &[TableRow]) -> String {
     let mut out = format!("| {head} |");
-    for (name, ..) in WIRES {
+    for TableWire { name, .. } in WIRES {
         write!(out, " {name} |").unwrap();
     }
     writeln!(out, "\n|---|{}", "---|".repeat(WIRES.len())).unwrap();
@@ -260,12 +301,33 @@ fn with_server_tool(tool: impl Into<ServerTool>) -> Request {
 
 /// Encodes a request on each wire, and compares the body with that of a request without the option.
 fn table_row(name: &str, without: &Request, set: &Request) -> TableRow {
-    let cells = WIRES.iter().map(|(_, _, encode)| match encode(set) {
+    let cells = WIRES.iter().map(|wire| match wire.encode(set) {
         Err(error) => refused_cell(&error),
-        Ok(body) if encode(without).is_ok_and(|without| without == body) => "nothing".to_owned(),
-        Ok(_) => "carried".to_owned(),
+        Ok(body) if wire.encode(without).is_ok_and(|without| without == body) => {
+            "nothing".to_owned()
+        }
+        Ok(body) => effort_cell(set, &parse_json(&body)).unwrap_or("carried").to_owned(),
     });
     (name.to_owned(), cells.collect())
+}
+
+/// Whether a body contains the effort that a request sets, or another one.
+fn effort_cell(request: &Request, body: &Value) -> Option<&'static str> {
+    let Some(Reasoning::Effort(effort)) = request.options.reasoning else { return None };
+    let wanted = serde_json::to_value(effort).unwrap();
+    let sent = [
+        &body["output_config"]["effort"],
+        &body["reasoning_effort"],
+        &body["reasoning"]["effort"],
+        &body["generationConfig"]["thinkingConfig"]["thinkingLevel"],
+        &body["think"],
+    ];
+    let sent = sent.into_iter().find(|value| !value.is_null()).expect("an effort is sent");
+    Some(match sent {
+        Value::Bool(_) => "switched on",
+        sent if *sent == wanted => "carried",
+        _ => "nearest level",
+    })
 }
 
 fn tool_choice_options(tool_choice: ToolChoice) -> Options {
@@ -320,7 +382,10 @@ fn content_rows() -> Vec<ContentRow> {
         ),
         (
             "the provider's own item",
-            Box::new(move |wire| turn(Item::provider_item(provider_data(wire, MODEL)))),
+            Box::new(move |wire| {
+                let model = WIRES.iter().find(|known| known.provider == wire).unwrap().model;
+                turn(Item::provider_item(provider_data(wire, model)))
+            }),
         ),
         (
             "another model's own item",
@@ -379,13 +444,13 @@ fn items_with_result(kind: ResultKind, content: Content) -> Vec<Item> {
 fn content_table(rows: Vec<ContentRow>) -> Vec<TableRow> {
     rows.into_iter()
         .map(|(name, items)| {
-            let cells = WIRES.iter().map(|(_, wire, encode)| {
-                let items = items(wire);
-                match encode(&request_with_items(items.clone())) {
+            let cells = WIRES.iter().map(|wire| {
+                let items = items(wire.provider);
+                match wire.encode(&request_with_items(items.clone())) {
                     Err(error) => refused_cell(&error),
                     Ok(body) => {
                         let body = parse_json(&body);
-                        special_row_cell(name, &items, &body, *encode)
+                        special_row_cell(name, &items, &body, wire)
                             .unwrap_or_else(|| mark_position(&body))
                     }
                 }
@@ -430,7 +495,7 @@ fn mark_position(body: &Value) -> String {
 }
 
 /// Whether instructions between messages, and failed calls, are encoded as such.
-fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) -> Option<String> {
+fn special_row_cell(name: &str, items: &[Item], body: &Value, wire: &TableWire) -> Option<String> {
     let said_by = |role: &str| {
         let messages =
             ["messages", "input", "contents"].iter().find_map(|name| body[name].as_array());
@@ -446,7 +511,8 @@ fn special_row_cell(name: &str, items: &[Item], body: &Value, encode: EncodeFn) 
                 }
                 _ => item,
             });
-            let same = encode(&request_with_items(succeeded))
+            let same = wire
+                .encode(&request_with_items(succeeded))
                 .is_ok_and(|bytes| &parse_json(&bytes) == body);
             same.then(|| "in the text".to_owned())
         }

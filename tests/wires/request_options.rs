@@ -9,6 +9,8 @@ use turnstream::{Error, ErrorKind, History, Item, Request};
 mod citations;
 mod files;
 mod logprobs;
+mod options_table;
+#[cfg(feature = "http")]
 mod sdk_requests;
 mod server_tools;
 mod settings;

@@ -370,7 +370,7 @@ fn approved_call() -> Vec<Item> {
     let called = json!({ "type": "mcp_call", "id": "mcp_1", "approval_request_id": "mcpr_1",
         "server_label": "wiki", "name": "find", "arguments": "{}", "output": "found" });
     let requested = [reasoning_item("rs_1", "e"), approval_request()];
-    let next = decode(&[called, message_item("m", "So.")]).to_history_items();
+    let next = decode(&[called, message_item("msg_1", "So.")]).to_history_items();
     [vec![Item::user("x")], answered(&requested, &[ok("approved")]), next].concat()
 }
 

@@ -305,7 +305,7 @@ async fn requests_after_an_approval(
     let outcome = agent.run("Look it up").outcome().await;
     let approved = [(outcome.pending[0].clone(), Verdict::Approve)];
     let outcome = agent.resume(outcome.history, approved).unwrap().outcome().await;
-    assert_eq!(outcome.reason, EndReason::ProviderError);
+    assert!(matches!(outcome.reason, EndReason::ProviderError | EndReason::Incomplete));
     // The approval was not sent over a connection that the server may have closed.
     assert_ne!(server.connection_count(), 1);
     (server.requests().len() - 1, outcome.error.unwrap())

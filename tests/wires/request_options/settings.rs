@@ -1,9 +1,6 @@
 //! Single settings: the service tier, the length of the answer, the cache key, summaries, and the
 //! choice among some tools.
 
-use std::fs;
-use std::path::Path;
-
 use turnstream::request::{
     Cache, Effort, Options, PromptCacheRetention, Reasoning, ReasoningSummary, ServiceTier,
     ToolChoice, Verbosity,
@@ -272,46 +269,5 @@ fn options_that_are_not_set_are_not_stored() {
         "prompt_cache_retention",
     ] {
         assert!(json.get(name).is_none(), "{name}");
-    }
-}
-
-/// The rows of the guide's table of fields that have no option.
-fn guide_rows() -> Vec<(Wire, Value)> {
-    let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/guide/providers.md");
-    let text = fs::read_to_string(page).unwrap();
-    let (_, table) = text.split_once("| to | wire | `extra` |\n|---|---|---|\n").unwrap();
-    let rows = table.lines().take_while(|line| line.starts_with('|'));
-    rows.map(|row| {
-        let cells: Vec<_> = row.trim_matches('|').split(" | ").map(str::trim).collect();
-        let wire = match cells[1] {
-            "Messages" => Wire::Messages,
-            "Chat" => Wire::Chat,
-            "Responses" => Wire::Responses,
-            "Gemini" => Wire::Gemini,
-            other => panic!("there is no wire {other}"),
-        };
-        (wire, serde_json::from_str(cells[2].trim_matches('`')).expect(row))
-    })
-    .collect()
-}
-
-#[test]
-fn the_fields_in_the_guide_without_an_option_are_passed_through() {
-    let rows = guide_rows();
-    assert!(rows.len() >= 10, "{rows:?}");
-    for (wire, extra) in rows {
-        let Value::Object(fields) = extra else { panic!("{extra} is not an object") };
-        let reasoning = Some(Reasoning::Effort(Effort::Low));
-        let options = Options { reasoning, extra: fields.clone(), ..Options::default() };
-        let body = wire.encode(&with_options(options)).unwrap();
-        for (name, value) in fields {
-            let sent = body.get(&name).unwrap_or_else(|| panic!("{wire:?} lacks {name}"));
-            match (sent, &value) {
-                (Value::Object(sent), Value::Object(given)) => {
-                    assert!(given.iter().all(|(name, value)| sent.get(name) == Some(value)));
-                }
-                (sent, given) => assert_eq!(sent, given),
-            }
-        }
     }
 }
