@@ -36,8 +36,9 @@ const MIN_PREFIX_BYTES: usize = 16;
 /// [`max_result_bytes`](Self::max_result_bytes), results are truncated to their head and
 /// tail, and images and files in results are removed. In the newest turns, the limit is eight times
 /// as high. If a turn contains provider-specific items, such as a call that the provider itself
-/// ran or for which it needs an [approval](crate::Tool::mcp_approval), these items and the turn's reasoning and arguments are all kept. The provider may reject
-/// provider-specific items if the turn's reasoning or arguments have changed.
+/// ran, or the [approval](crate::Tool::mcp_approval) of such a call, these items and the turn's
+/// reasoning and arguments are all kept. The provider may reject provider-specific items if the
+/// turn's reasoning or arguments have changed.
 ///
 /// Changed items are marked `compacted`, and items with this mark are not changed again. [`Ageing`]
 /// uses a truncator even if the context window is not nearly full.

@@ -139,8 +139,8 @@ impl Request {
         }
     }
 
-    /// Returns after which errors the request may be sent again. A request that approves a call of an
-    /// MCP server is not repeated, because the provider would run the call again.
+    /// Returns after which errors the request may be sent again. A request that approves a call of
+    /// an MCP server is not repeated, because the provider would run the call again.
     pub(crate) fn allowed_retries(&self) -> Retries {
         match ClientTool::has_new_approval(&self.context) {
             true => self.retries.clone().without_repetition(),

@@ -233,9 +233,10 @@ impl ChatServer {
     }
 
     /// Also sends each structured answer, or the arguments of calls, while the model writes them, in
-    /// the form of each protocol: see [`Sse::with_partials`](turnstream::ui::sse::Sse::with_partials),
-    /// [`AiSdk::with_partials`](turnstream::ui::ai_sdk::AiSdk::with_partials) and
-    /// [`AgUi::with_partials`](turnstream::ui::ag_ui::AgUi::with_partials). Off by default.
+    /// the form of each protocol: as [server-sent
+    /// events](turnstream::ui::sse::Sse::with_partials), to [AI SDK
+    /// clients](turnstream::ui::ai_sdk::AiSdk::with_partials) and to [AG-UI
+    /// clients](turnstream::ui::ag_ui::AgUi::with_partials). Off by default.
     pub fn with_partials(self, values: PartialValues<Value>) -> Self {
         self.update(|settings| settings.partials = Some(values))
     }

@@ -656,7 +656,7 @@ fn gemini_rejects_schemas_and_fields_of_other_wires() {
     checker.refuses(&[("/messages", json!([]))], "Unknown name \"messages\"");
     let cached = ("/cachedContent", json!("cachedContents/1"));
     checker.refuses(std::slice::from_ref(&cached), "CachedContent can not be used");
-    checker.passes(&[cached, ("/tools", Value::Null)]);
+    checker.passes(&[cached, ("/tools", Value::Null), ("/systemInstruction", Value::Null)]);
     checker.passes(&[(
         "/tool_config",
         json!({ "function_calling_config": {

@@ -47,8 +47,8 @@ pub(super) const TOOL_NAME_RULE: ToolNameRule = ToolNameRule::LetterOrUnderscore
 /// before Gemini 3 cannot combine them.
 ///
 /// If [`extra`](crate::request::Options::extra) contains `cachedContent`, the name of a prefix that
-/// Google has stored, the system prompt, the tools and the choice of tools are not sent, because the
-/// API rejects them beside it: the stored prefix contains them.
+/// Google has stored, the system prompt, the tools and the choice of tools are not sent, because
+/// the API rejects them beside it: the stored prefix contains them.
 ///
 /// If the history ends with a turn that the provider has paused, the request continues this turn:
 /// it repeats the contents that precede the turn, together with the turn's `continuationToken`.
