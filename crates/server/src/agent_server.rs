@@ -220,6 +220,10 @@ impl AgentServer {
             None => agent,
         };
         let (run, earlier_bytes) = self.start(&agent, &mut request, &principal)?;
+        let run = match principal.trace_parent() {
+            Some(parent) => run.with_data(parent.clone()),
+            None => run,
+        };
         let store = (self.0.responses.clone(), principal.id().to_owned(), earlier_bytes);
         let settings = AnswerSettings {
             wire,

@@ -9,6 +9,7 @@ use turnstream::Error;
 #[cfg(doc)]
 use turnstream::ErrorKind;
 use turnstream::agent::Budget;
+use turnstream::propagation::TraceContext;
 
 /// The user or program from which a request comes.
 ///
@@ -26,13 +27,14 @@ pub struct Principal {
     id: Arc<str>,
     budget: Option<Budget>,
     max_runs: Option<usize>,
+    trace_parent: Option<TraceContext>,
 }
 
 impl Principal {
     /// Creates a principal with an id. A session can be used, and a response continued, only by a
     /// principal with the id for which it was made.
     pub fn new(id: impl Into<Arc<str>>) -> Self {
-        Self { id: id.into(), budget: None, max_runs: None }
+        Self { id: id.into(), budget: None, max_runs: None, trace_parent: None }
     }
 
     /// Limits each run of the principal, in place of the agent's own budget. To limit all runs of
@@ -56,6 +58,28 @@ impl Principal {
         self
     }
 
+    /// Makes the runs that this request starts part of a distributed trace: the context becomes a
+    /// part of their [data](turnstream::Run::with_data), in which telemetry code such as that of
+    /// the crate `turnstream-otel` looks for it. By default, the headers of a request have no
+    /// effect, since its client could join any trace, and decide whether it is recorded. Pass
+    /// [`presented_trace`] for clients that you trust with it, such as your own services.
+    ///
+    /// ```
+    /// use axum::http::request::Parts;
+    /// use turnstream_server::{Principal, presented_trace};
+    ///
+    /// let authorize = |request: &Parts| {
+    ///     // A check of the request's key goes here.
+    ///     Ok(Principal::new("service").with_trace_parent(presented_trace(request)))
+    /// };
+    /// # let _ = turnstream_server::AgentServer::new().with_authorize(authorize);
+    /// ```
+    #[must_use]
+    pub fn with_trace_parent(mut self, parent: impl Into<Option<TraceContext>>) -> Self {
+        self.trace_parent = parent.into();
+        self
+    }
+
     /// Returns the id that was passed to [`new`](Self::new).
     pub fn id(&self) -> &str {
         &self.id
@@ -71,6 +95,10 @@ impl Principal {
 
     pub(crate) fn max_runs(&self) -> Option<usize> {
         self.max_runs
+    }
+
+    pub(crate) fn trace_parent(&self) -> Option<&TraceContext> {
+        self.trace_parent.as_ref()
     }
 }
 
@@ -120,6 +148,13 @@ pub fn presented_key(request: &Parts) -> Option<&str> {
     let other = ["x-api-key", "x-goog-api-key"];
     let other = other.iter().find_map(|name| header_text(&request.headers, name));
     bearer.map(|(_, key)| key.trim()).or(other)
+}
+
+/// Returns the trace context in the headers `traceparent` and `tracestate` of a request, if it is
+/// valid.
+pub fn presented_trace(request: &Parts) -> Option<TraceContext> {
+    let header = |name| header_text(&request.headers, name);
+    TraceContext::parse(header("traceparent")?, header("tracestate"))
 }
 
 pub(crate) fn header_text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {

@@ -117,6 +117,9 @@
 //! function that is asked for every request, and returns a [`Principal`] with its limits. Without
 //! one, the server accepts only requests to the host names of this machine, and none from pages of
 //! other sites.
+//!
+//! The same function decides whether a run continues the client's
+//! [trace](Principal::with_trace_parent).
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -144,7 +147,7 @@ mod write_timeout;
 
 pub use access::AllowedSites;
 pub use agent_server::AgentServer;
-pub use authorize::{Authorize, Principal, presented_key};
+pub use authorize::{Authorize, Principal, presented_key, presented_trace};
 #[cfg(feature = "serve")]
 pub use chat::ServeEnd;
 pub use chat::{Busy, ChatLimits, ChatServer};

@@ -2,15 +2,18 @@
 
 use std::sync::Arc;
 
+use axum::http::request::Parts;
 use futures::future::{self, BoxFuture};
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use turnstream::agent::Budget;
+use turnstream::propagation::TraceContext;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolList, ToolSource, ToolSpec};
 use turnstream::{Agent, Error, ErrorKind, Item};
-use turnstream_server::{AgentServer, Principal, presented_key};
+use turnstream_server::{AgentServer, Principal, presented_key, presented_trace};
 
+use crate::chat::principals::{TRACE_PARENT, TraceParents};
 use crate::server::{Served, search_tool, searching_agent};
 
 fn chat(text: &str) -> Value {
@@ -49,6 +52,31 @@ async fn parameters_without_support_are_refused_by_name() {
     let body = with(with(chat("Hi"), "n", json!(1)), "logprobs", json!(false));
     let body = with(with(body, "logit_bias", json!({})), "user", json!("somebody"));
     assert_eq!(served.post(CHAT, &body).await.status, 200);
+}
+
+#[tokio::test]
+async fn a_run_is_part_of_the_clients_trace_if_the_program_trusts_the_client() {
+    let context = TraceContext::parse(TRACE_PARENT, None);
+    for (is_trusted, header, found) in [
+        (true, TRACE_PARENT, context),
+        (true, "00-malformed-01", None),
+        (false, TRACE_PARENT, None),
+    ] {
+        let parents = TraceParents::default();
+        let agent = searching_agent().with_run_observer(parents.clone());
+        let authorize = move |request: &Parts| {
+            let principal = Principal::new("ada");
+            Ok(match is_trusted {
+                true => principal.with_trace_parent(presented_trace(request)),
+                false => principal,
+            })
+        };
+        let model = AgentServer::new().with_model("assistant", agent).with_authorize(authorize);
+        let served = Served::router(model.router()).await;
+        let request = served.request(CHAT, &chat("Hi")).header("traceparent", header);
+        assert_eq!(served.send(request).await.status, 200);
+        assert_eq!(parents.take(), [found], "{is_trusted} {header}");
+    }
 }
 
 #[tokio::test]

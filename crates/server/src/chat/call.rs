@@ -179,7 +179,7 @@ pub(super) async fn guard(
             (header::ACCESS_CONTROL_ALLOW_METHODS, "GET, POST"),
             (
                 header::ACCESS_CONTROL_ALLOW_HEADERS,
-                "authorization, content-type, idempotency-key, last-event-id",
+                "authorization, content-type, idempotency-key, last-event-id, traceparent, tracestate",
             ),
         ];
         for (name, value) in allowed {

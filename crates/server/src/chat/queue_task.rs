@@ -16,7 +16,9 @@ use super::message_queue::Message;
 use super::open_session::OpenSession;
 use super::requests::WaitingCalls;
 use super::start::{Start, Started};
-use super::starts::{RETRY_DELAY, STORE_RETRY_DELAY, begin, is_busy_elsewhere, is_transient};
+use super::starts::{
+    RETRY_DELAY, STORE_RETRY_DELAY, begin, is_busy_elsewhere, is_transient, new_run,
+};
 use crate::authorize::Principal;
 use crate::slots::Maximum;
 
@@ -86,8 +88,9 @@ impl ChatServer {
         }
         let Some((message, slot)) = admitted else { return NextAttempt::After(RETRY_DELAY) };
         let start = Start::Say(vec![Item::user(message.content.clone())]);
-        let (agent, run_id) = (self.agent_of(&message.principal), message.run_id.clone());
-        let begun = begin(self, open, place, &agent, start, run_id, Some(slot));
+        let (agent, run_id) = (self.0.agent.clone(), message.run_id.clone());
+        let run = new_run(agent, &message.principal, start, run_id, slot);
+        let begun = begin(self, open, place, run);
         let begun = AssertUnwindSafe(begun).catch_unwind().await.unwrap_or_else(|_| {
             Err(Error::new(ErrorKind::Panic, "the start of a run has panicked"))
         });

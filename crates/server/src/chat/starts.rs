@@ -23,7 +23,7 @@ use super::open_session::OpenSession;
 use super::requests::WaitingCalls;
 use super::run_observer::RunObserver;
 use super::run_records::{RunEnd, RunRecord};
-use super::start::{Start, Started};
+use super::start::{NewRun, Start, Started};
 use crate::authorize::Principal;
 use crate::slots::{Full, Maximum, Slot};
 
@@ -34,11 +34,6 @@ pub(super) const RETRY_DELAY: Duration = Duration::from_millis(200);
 pub(super) const STORE_RETRY_DELAY: Duration = Duration::from_secs(1);
 
 impl ChatServer {
-    /// Returns the agent with the principal's budget.
-    pub(super) fn agent_of(&self, principal: &Principal) -> Agent {
-        with_budget(self.0.agent.clone(), principal)
-    }
-
     /// Starts a run with the user's message, or continues the unfinished run if there is no
     /// message. A repeated request with the same key starts no second run.
     pub(super) async fn start_once(
@@ -67,8 +62,9 @@ impl ChatServer {
             None => {
                 let place = self.0.hub.reserve(open.session.id())?;
                 let slot = self.admit_run(principal, open).await?;
-                let (agent, start) = (self.agent_of(principal), Start::Resume(Vec::new()));
-                let owner = begin(self, open, place, &agent, start, run_id, Some(slot)).await?;
+                let start = Start::Resume(Vec::new());
+                let run = new_run(self.0.agent.clone(), principal, start, run_id, slot);
+                let owner = begin(self, open, place, run).await?;
                 Started { run: owner.detach(), is_queued: false }
             }
         };
@@ -110,8 +106,9 @@ impl ChatServer {
             Ok(place) => {
                 let slot = self.admit_run(principal, open).await?;
                 let start = Start::Say(vec![Item::user(content.clone())]);
-                let agent = self.agent_of(principal);
-                begin(self, open, place, &agent, start, run_id.clone(), Some(slot)).await
+                let run_id = run_id.clone();
+                let run = new_run(self.0.agent.clone(), principal, start, run_id, slot);
+                begin(self, open, place, run).await
             }
             Err(error) => Err(error),
         };
@@ -136,11 +133,11 @@ impl ChatServer {
         let place = self.0.hub.reserve(open.session.id())?;
         let slot = self.admit_run(principal, open).await?;
         let (server, open) = (self.clone(), Arc::clone(open));
-        let (agent, run_id) = (with_budget(agent, principal), SystemIds.next_id());
+        let run = new_run(agent, principal, start, SystemIds.next_id(), slot);
         // A client that disconnects must not separate the tombstones of an answer from the run that
         // replaces it. A shutdown waits for the run, because its key is reserved.
         let begun = tokio::spawn(async move {
-            let owner = begin(&server, &open, place, &agent, start, run_id, Some(slot)).await?;
+            let owner = begin(&server, &open, place, run).await?;
             let reader = owner.read();
             Ok::<_, Error>((reader, Started { run: owner.detach(), is_queued: false }))
         });
@@ -150,8 +147,14 @@ impl ChatServer {
     /// Resumes a session whose run was lost, for no principal.
     pub(super) async fn resume_lost(&self, open: &OpenSession) -> Result<(), Error> {
         let place = self.0.hub.reserve(open.session.id())?;
-        let (run_id, start) = (SystemIds.next_id(), Start::Resume(Vec::new()));
-        begin(self, open, place, &self.0.agent, start, run_id, None).await?.detach();
+        let run = NewRun {
+            agent: self.0.agent.clone(),
+            start: Start::Resume(Vec::new()),
+            run_id: SystemIds.next_id(),
+            slot: None,
+            trace_parent: None,
+        };
+        begin(self, open, place, run).await?.detach();
         Ok(())
     }
 
@@ -184,11 +187,20 @@ impl ChatServer {
     }
 }
 
-fn with_budget(agent: Agent, principal: &Principal) -> Agent {
-    match principal.budget() {
+/// Describes a run of an agent for a principal, with the principal's budget.
+pub(super) fn new_run(
+    agent: Agent,
+    principal: &Principal,
+    start: Start,
+    run_id: String,
+    slot: Slot,
+) -> NewRun {
+    let agent = match principal.budget() {
         Some(budget) => agent.with_budget(budget.clone()),
         None => agent,
-    }
+    };
+    let trace_parent = principal.trace_parent().cloned();
+    NewRun { agent, start, run_id, slot: Some(slot), trace_parent }
 }
 
 /// Whether another process is running the session, so that the request may be retried later.
@@ -256,27 +268,29 @@ fn new_run_id(open: &OpenSession, key: Option<&str>) -> String {
     run_id
 }
 
-/// Creates the run and passes it to the hub. The slot is free again when the run has ended.
+/// Creates the run and passes it to the hub.
 pub(super) async fn begin(
     server: &ChatServer,
     open: &OpenSession,
     place: Reservation,
-    agent: &Agent,
-    start: Start,
-    run_id: String,
-    mut slot: Option<Slot>,
+    new_run: NewRun,
 ) -> Result<RunOwner, Error> {
+    let NewRun { agent, start, run_id, mut slot, trace_parent } = new_run;
     let session = &open.session;
     let (run, inputs) = match start {
-        Start::Resume(verdicts) => (session.resume(agent, verdicts).await?, 0),
+        Start::Resume(verdicts) => (session.resume(&agent, verdicts).await?, 0),
         Start::Say(items) => {
             let inputs = items.len();
-            (session.run(agent, items).await?, inputs as u64)
+            (session.run(&agent, items).await?, inputs as u64)
         }
         Start::Replace { from, items } => {
             let (from, inputs) = (replaced_position(session, from).await?, items.len());
-            (session.run_replacing(agent, from, items).await?, inputs as u64)
+            (session.run_replacing(&agent, from, items).await?, inputs as u64)
         }
+    };
+    let run = match trace_parent {
+        Some(parent) => run.with_data(parent),
+        None => run,
     };
     // The assistant's message begins after the input.
     let message_id = format!("{}:{}", session.id(), session.version() + inputs);

@@ -3,7 +3,7 @@
 mod answers;
 mod hidden_texts;
 mod limits;
-mod principals;
+pub(crate) mod principals;
 mod queue;
 mod responses;
 mod shut_down;

@@ -1,15 +1,19 @@
 //! Sessions and verdicts belong to the principal that has started them.
 
+use std::sync::{Arc, Mutex};
+
 use axum::http::Method;
+use axum::http::request::Parts;
 use serde_json::{Value, json};
-use turnstream::agent::Budget;
+use turnstream::agent::{Budget, EventObserver, ObservedRun, RunObserver};
 use turnstream::event::RewriteReason;
 use turnstream::item::TombstoneEdit;
+use turnstream::propagation::TraceContext;
 use turnstream::session::{Entry, JsonLinesStore, Store};
 use turnstream::{History, Item};
-use turnstream_server::{AllowedSites, ChatServer, Principal, presented_key};
+use turnstream_server::{AllowedSites, ChatServer, Principal, presented_key, presented_trace};
 
-use super::support::{Chat, SECRET, agent, read_until, two_users};
+use super::support::{Chat, LIMIT, SECRET, agent, read_until, two_users};
 use crate::server::Served;
 
 /// A body that the route accepts. A new route has to be added here.
@@ -113,6 +117,71 @@ async fn another_principals_session_is_like_one_that_does_not_exist() {
     let verdict = json!({ "call": call });
     let approved = chat.post("ada", "/sessions/adas-first/approve", &verdict).await;
     assert_eq!(approved.status, 202, "{approved:?}");
+}
+
+/// An observer that collects the trace contexts in the data of runs.
+#[derive(Clone, Default)]
+pub(crate) struct TraceParents(Arc<Mutex<Vec<Option<TraceContext>>>>);
+
+impl RunObserver for TraceParents {
+    fn start(&self, run: &ObservedRun<'_>) -> Option<Box<dyn EventObserver>> {
+        let parent = run.data.get::<TraceContext>();
+        self.0.lock().unwrap().push(parent.map(|it| TraceContext::clone(&it)));
+        None
+    }
+}
+
+impl TraceParents {
+    pub(crate) fn take(&self) -> Vec<Option<TraceContext>> {
+        std::mem::take(&mut self.0.lock().unwrap())
+    }
+}
+
+/// The value of the header `traceparent` of a client.
+pub(crate) const TRACE_PARENT: &str = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+
+#[tokio::test]
+async fn the_runs_of_a_trusted_client_are_part_of_its_trace() {
+    let parents = TraceParents::default();
+    let trusts_ada = |request: &Parts| {
+        let principal = two_users(request)?;
+        Ok(match principal.id() {
+            "ada" => principal.with_trace_parent(presented_trace(request)),
+            _ => principal,
+        })
+    };
+    let agent = agent().with_run_observer(parents.clone());
+    let chat = Chat::of(agent, |server| server.with_authorize(trusts_ada));
+    let send = async |user: &str, session: &str, parent: &str, body: &Value| {
+        let path =
+            format!("/sessions/{session}/{}", if body["text"].is_null() { "stop" } else { "runs" });
+        let request = chat.request(user, &Method::POST, &path, Some(body));
+        let request = request.header("traceparent", parent).header("tracestate", "vendor=1");
+        assert!(chat.served.send(request).await.status < 300, "{user}");
+    };
+    let expected = TraceContext::parse(TRACE_PARENT, Some("vendor=1"));
+    assert!(expected.is_some());
+    let (hi, wait) = (json!({ "text": "Hi" }), json!({ "text": "Wait" }));
+    for (user, parent, found) in [
+        ("ada", TRACE_PARENT, expected.clone()),
+        ("ada", "00-malformed-01", None),
+        ("bob", TRACE_PARENT, None),
+    ] {
+        send(user, "s", parent, &hi).await;
+        chat.wait_for_runs(0).await;
+        assert_eq!(parents.take(), [found], "{user} {parent}");
+    }
+    // A message that waits keeps the trace of its request.
+    send("ada", "t", "none", &wait).await;
+    send("ada", "t", TRACE_PARENT, &hi).await;
+    send("ada", "t", "none", &json!({})).await;
+    let started = async {
+        while parents.0.lock().unwrap().len() < 2 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(LIMIT, started).await.expect("the second run has not started");
+    assert_eq!(parents.take(), [None, expected]);
 }
 
 #[tokio::test]
