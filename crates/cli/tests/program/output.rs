@@ -1234,6 +1234,35 @@ async fn a_conflicting_write_to_the_session_is_reported_on_one_line_with_exit_co
     assert_eq!(session_lines(&temp).len(), 3);
 }
 
+#[tokio::test]
+async fn the_log_of_a_run_over_http_has_neither_the_key_nor_the_prompt() {
+    // The second answer is an error that quotes the prompt.
+    let server = ModelServer::anthropic(|_, n| match n {
+        0 => Reply::text("Hello plugh!"),
+        _ => Reply::error(Error::new(ErrorKind::InvalidRequest, "the prompt was: xyzzy")),
+    });
+    let server = server.await.unwrap();
+    for exit_code in [0, 1] {
+        let project = TempProject::new();
+        let url = server.url();
+        let args = ["--provider", "anthropic", "--base-url", &url, "--json", "What is xyzzy?"];
+        let mut agent = agent_command(&project.0, &args);
+        agent.env("ANTHROPIC_API_KEY", "sk-ant-top-secret").env("RUST_LOG", "turnstream=debug");
+        let output = tokio::task::spawn_blocking(move || agent.output().unwrap()).await.unwrap();
+        assert_exit_code(&output, exit_code);
+        let errors = utf8_str(&output.stderr);
+        // The program's own message about the error follows the log.
+        let log: Vec<_> = errors.lines().filter(|line| line.contains("turnstream::")).collect();
+        assert!(log.len() > 2, "{errors}");
+        for line in log {
+            for private in ["xyzzy", "plugh", "sk-ant"] {
+                assert!(!line.contains(private), "{line}");
+            }
+        }
+        assert!(!errors.contains("sk-ant"), "{errors}");
+    }
+}
+
 #[test]
 fn a_log_of_the_run_is_written_to_stderr_without_its_text() {
     let project = TempProject::new();
