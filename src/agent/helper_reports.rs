@@ -1,4 +1,5 @@
-//! The reports of an agent's hooks: usage, and errors that do not end the run.
+//! The reports of an agent's hooks: usage, and errors that do not end the run. Also the trace
+//! contexts for the hooks' requests.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -10,10 +11,12 @@ use crate::error::Error;
 use crate::event::Event;
 use crate::item::RawJson;
 use crate::lock::lock_ignoring_poison;
+use crate::propagation::{TraceContext, TraceContexts};
 use crate::usage::Usage;
 
 /// The usage that hooks have reported, and that the run has not yielded as events yet; and the
-/// errors that have not been passed to observing hooks. Clones share the reports.
+/// errors that have not been passed to observing hooks. Also the trace contexts for the requests of
+/// hooks. Clones share the reports and the contexts.
 #[derive(Clone, Debug, Default)]
 pub(in crate::agent) struct HelperReports(Arc<Mutex<ReportQueue>>);
 
@@ -24,6 +27,7 @@ struct ReportQueue {
     /// The reports that came later.
     fresh: VecDeque<HelperReport>,
     failures: Vec<Error>,
+    trace_contexts: Option<Arc<TraceContexts>>,
     /// Whether the run is over, in which case no more reports are accepted.
     is_closed: bool,
 }
@@ -90,6 +94,17 @@ impl HelperReports {
         let queue = &mut *lock_ignoring_poison(&self.0);
         queue.is_closed = true;
         queue.waiting.drain(..).chain(queue.fresh.drain(..)).collect()
+    }
+
+    /// Sets the contexts of the run.
+    pub(in crate::agent) fn set_trace_contexts(&self, contexts: Option<Arc<TraceContexts>>) {
+        lock_ignoring_poison(&self.0).trace_contexts = contexts;
+    }
+
+    /// Returns the context of the run.
+    pub(in crate::agent) fn trace_context(&self) -> Option<TraceContext> {
+        let contexts = lock_ignoring_poison(&self.0).trace_contexts.clone();
+        contexts?.current()
     }
 
     /// Adds an error that does not end the run.

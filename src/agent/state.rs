@@ -13,6 +13,7 @@ use crate::agent::{Decision, NextAction, ResumeVerdicts, prompts};
 use crate::error::Error;
 use crate::event::{AppendReason, BudgetExceeded, EndReason, Event, StopAction, Transition};
 use crate::item::{History, Item, PendingCall, ResultKind, ToolResult};
+use crate::propagation::TraceContext;
 use crate::request::ToolSpecs;
 use crate::stream::Step;
 use crate::tool::ToolRunOutcome;
@@ -237,7 +238,8 @@ impl State {
     ///     let judge = Arc::clone(&judge);
     ///     async move {
     ///         let question = format!("Is this text polite? {}", turn.text());
-    ///         let request = Request::new(History::from_items("judge", [Item::user(question)]));
+    ///         let mut request = Request::new(History::from_items("judge", [Item::user(question)]));
+    ///         request.trace_context = state.trace_context();
     ///         let verdict = judge.stream_turn(request).into_turn().await?;
     ///         state.report_helper("judge", verdict.model(), verdict.usage());
     ///         Ok(match verdict.text().as_ref() {
@@ -255,6 +257,13 @@ impl State {
     pub fn report_helper(&self, purpose: &str, model: Option<&str>, usage: Usage) {
         let (purpose, model) = (purpose.to_owned(), model.map(str::to_owned));
         self.helpers.push(HelperReport { purpose, model, usage });
+    }
+
+    /// Returns the trace context of the run's span, if telemetry code records the run. A hook that
+    /// sends requests sets it as their [`trace_context`](crate::Request::trace_context), so that
+    /// they are part of the run's trace.
+    pub fn trace_context(&self) -> Option<TraceContext> {
+        self.helpers.trace_context()
     }
 
     /// Reports an error of a hook that prepares a request, without ending the run.

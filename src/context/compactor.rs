@@ -7,6 +7,7 @@ use futures::future::{BoxFuture, FutureExt, ready};
 use crate::context::{Compaction, CompactionFailure};
 use crate::error::Error;
 use crate::item::History;
+use crate::propagation::TraceContext;
 use crate::usage::Usage;
 
 /// A trait for choosing which items in a history to replace in order to shorten it.
@@ -28,6 +29,22 @@ pub trait Compactor: Send + Sync {
     /// [`CompactionFailure::attach_usage`]. An agent leaves the history unchanged, and reports the
     /// error to [`Hook::on_failure`](crate::agent::hook::Hook::on_failure).
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>>;
+
+    /// Plans which items to replace, like [`compact`](Self::compact), as part of a distributed
+    /// trace. A compactor that sends requests sends the context with them. An agent calls this
+    /// method with the context of its run, if the run has one. By default, it ignores the context
+    /// and calls `compact`.
+    ///
+    /// # Errors
+    ///
+    /// Returns the errors of [`compact`](Self::compact).
+    fn compact_traced(
+        &self,
+        history: &History,
+        _trace_context: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        self.compact(history)
+    }
 
     /// Returns a compactor that falls back to `second` if this compactor fails or finds nothing to
     /// replace.
@@ -62,6 +79,14 @@ pub trait Compactor: Send + Sync {
 impl<C: Compactor + ?Sized> Compactor for Arc<C> {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
         (**self).compact(history)
+    }
+
+    fn compact_traced(
+        &self,
+        history: &History,
+        trace_context: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        (**self).compact_traced(history, trace_context)
     }
 }
 
@@ -115,7 +140,15 @@ struct OrElse<A, B> {
 
 impl<A: Compactor, B: Compactor + 'static> Compactor for OrElse<A, B> {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
-        let first = self.first.compact(history);
+        self.compact_traced(history, None)
+    }
+
+    fn compact_traced(
+        &self,
+        history: &History,
+        trace_context: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        let first = self.first.compact_traced(history, trace_context.clone());
         let (second, history) = (Arc::clone(&self.second), history.clone());
         async move {
             let failed = match first.await {
@@ -124,7 +157,7 @@ impl<A: Compactor, B: Compactor + 'static> Compactor for OrElse<A, B> {
                 Err(error) => Some(error),
             };
             let used = failed.as_ref().map_or_else(Usage::default, CompactionFailure::usage_of);
-            match (second.compact(&history).await, failed) {
+            match (second.compact_traced(&history, trace_context).await, failed) {
                 (Ok(Some(compaction)), _) => {
                     Ok(Some(Compaction { usage: compaction.usage + used, ..compaction }))
                 }

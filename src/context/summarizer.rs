@@ -12,6 +12,7 @@ use crate::context::turn_starts::{self, KeptItems};
 use crate::context::{BytesDiv4, Compaction, CompactionFailure, Compactor, CountTokens};
 use crate::error::{Error, ErrorKind};
 use crate::item::{History, Item, ItemFlag, StopReason, truncate_middle};
+use crate::propagation::TraceContext;
 use crate::provider::Provider;
 use crate::request::{Options, Request, Retries};
 use crate::turn::{PartialTurn, Turn, TurnEvent};
@@ -213,6 +214,14 @@ impl Summarizer {
 
 impl Compactor for Summarizer {
     fn compact(&self, history: &History) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
+        self.compact_traced(history, None)
+    }
+
+    fn compact_traced(
+        &self,
+        history: &History,
+        trace_context: Option<TraceContext>,
+    ) -> BoxFuture<'static, Result<Option<Compaction>, Error>> {
         let Some(plan) = self.plan(history) else { return ready(Ok(None)).boxed() };
         let mut request = Request::new(History::from_items(
             format!("{}/summary", history.id()),
@@ -220,6 +229,7 @@ impl Compactor for Summarizer {
         ));
         request.system.stable = self.prompt.to_string().into();
         request.options = self.options.clone();
+        request.trace_context = trace_context;
         // The run emits no events for this request's retry delays, so the run would seem to hang
         // during a long delay.
         request.retries = Retries::default().with_exception(exceeds_max_retry_after);

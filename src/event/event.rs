@@ -46,6 +46,8 @@ pub enum Event {
         /// These tokens count towards the run's usage. The field is not serialized if the usage is
         /// zero.
         usage: Box<Usage>,
+        /// The name of the model that wrote the replacement, if a model did and its name is known.
+        model: Option<String>,
     },
     /// A request is about to be sent.
     TurnStarted {

@@ -22,6 +22,8 @@ enum EventRef<'a> {
         items: &'a [Item],
         #[serde(skip_serializing_if = "is_zero_usage")]
         usage: Usage,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        model: Option<&'a str>,
     },
     TurnStarted {
         turn: u32,
@@ -69,6 +71,8 @@ enum EventOwned {
         items: Vec<Item>,
         #[serde(default)]
         usage: Usage,
+        #[serde(default)]
+        model: Option<String>,
     },
     TurnStarted {
         turn: u32,
@@ -101,8 +105,8 @@ impl From<EventOwned> for Event {
     fn from(read: EventOwned) -> Self {
         match read {
             EventOwned::Appended { why, id, items } => Self::Appended { why, id, items },
-            EventOwned::Rewritten { why, from, to, items, usage } => {
-                Self::Rewritten { why, from, to, items, usage: Box::new(usage) }
+            EventOwned::Rewritten { why, from, to, items, usage, model } => {
+                Self::Rewritten { why, from, to, items, usage: Box::new(usage), model }
             }
             EventOwned::TurnStarted { turn, model, transition } => {
                 Self::TurnStarted { turn, model, transition }
@@ -130,9 +134,14 @@ impl Serialize for Event {
                 return Err(S::Error::custom("an unknown event is never written"));
             }
             Self::Appended { why, id, items } => EventRef::Appended { why: *why, id, items },
-            Self::Rewritten { why, from, to, items, usage } => {
-                EventRef::Rewritten { why: *why, from: *from, to: *to, items, usage: **usage }
-            }
+            Self::Rewritten { why, from, to, items, usage, model } => EventRef::Rewritten {
+                why: *why,
+                from: *from,
+                to: *to,
+                items,
+                usage: **usage,
+                model: model.as_deref(),
+            },
             Self::TurnStarted { turn, model, transition } => {
                 EventRef::TurnStarted { turn: *turn, model, transition: *transition }
             }

@@ -135,19 +135,24 @@ fn the_events_of_a_run_are_flat_objects() {
         },
         r#"{"type":"appended","why":"follow_up","id":"i","items":[{"type":"user","content":"u"}]}"#,
     );
-    let rewritten = |usage| Event::Rewritten {
+    let rewritten = |usage, model| Event::Rewritten {
         why: RewriteReason::Compacted,
         from: 3,
         to: 17,
         items: Vec::new(),
         usage: Box::new(usage),
+        model,
     };
     round_trip(
-        &rewritten(Usage::default()),
+        &rewritten(Usage::default(), None),
         r#"{"type":"rewritten","why":"compacted","from":3,"to":17,"items":[]}"#,
     );
     round_trip(
-        &rewritten(Usage { input_tokens: 9, output_tokens: 2, ..Usage::default() }),
+        &rewritten(Usage::default(), Some("m".into())),
+        r#"{"type":"rewritten","why":"compacted","from":3,"to":17,"items":[],"model":"m"}"#,
+    );
+    round_trip(
+        &rewritten(Usage { input_tokens: 9, output_tokens: 2, ..Usage::default() }, None),
         r#"{"type":"rewritten","why":"compacted","from":3,"to":17,"items":[],"usage":{"input_tokens":9,"output_tokens":2,"cache_read_input_tokens":0,"cache_write_input_tokens":0,"reasoning_tokens":0}}"#,
     );
     let started = Event::TurnStarted { turn: 1, model: "m".into(), transition: None };

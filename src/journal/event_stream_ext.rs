@@ -11,7 +11,7 @@ use crate::journal::finish_with::FinishWith;
 use crate::journal::journal_to::JournalTo;
 use crate::partial::{EventOrPartial, PartialValues, WithPartials};
 #[cfg(feature = "tracing")]
-use crate::trace::WithTracing;
+use crate::trace::{RunDescription, WithTracing};
 use crate::trace::{Trace, TraceTo};
 
 /// Extension methods for event streams from an agent or a hand-written loop.
@@ -86,6 +86,10 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     /// the other steps of level `DEBUG`. The text of messages, arguments, results and errors is
     /// reported only at the level `TRACE`. The logs of a tool are inside of the run's span.
     ///
+    /// The methods [`Run::with_tracing`](crate::Run::with_tracing) and
+    /// [`SessionRun::with_tracing`](crate::session::SessionRun::with_tracing) do the same, and add
+    /// the agent's name and the id of the conversation to the run's span.
+    ///
     /// Dropping the returned stream ends all spans. For spans that are sent to a server, see the
     /// crate `turnstream-otel`.
     ///
@@ -103,7 +107,7 @@ pub trait EventStreamExt: Stream<Item = Result<Event, Error>> + Sized {
     #[cfg(feature = "tracing")]
     #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
     fn with_tracing(self) -> impl Stream<Item = Result<Event, Error>> {
-        WithTracing::new(self)
+        WithTracing::new(self, RunDescription::default())
     }
 
     /// Ends a hand-written loop in the same way that an agent ends a run. Calls without a result

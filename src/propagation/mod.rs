@@ -11,4 +11,4 @@ mod trace_context;
 mod trace_contexts;
 
 pub use trace_context::TraceContext;
-pub use trace_contexts::TraceContexts;
+pub use trace_contexts::{InterruptLane, TraceContexts};

@@ -1,9 +1,11 @@
 //! The contexts of a run's operations, shared by telemetry code and the run.
 
+use std::fmt;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::time::Duration;
 
 use crate::error::ErrorKind;
+use crate::item::History;
 use crate::lock::lock_ignoring_poison;
 use crate::propagation::TraceContext;
 
@@ -16,8 +18,8 @@ use crate::propagation::TraceContext;
 /// [`ToolStarted`](crate::event::ToolEvent::Started). Code that sets a context when it receives one
 /// of these events is therefore always in time.
 ///
-/// In the other direction, the run stores two facts that its events do not contain, and that
-/// telemetry code [takes](Self::take_request_error).
+/// In the other direction, the run stores facts that its events do not contain, and that telemetry
+/// code [takes](Self::take_request_error).
 ///
 /// ```
 /// use turnstream::propagation::{TraceContext, TraceContexts};
@@ -45,8 +47,43 @@ struct Operation {
     request_error: Option<ErrorKind>,
     /// The time for which the last request waited for capacity of a pool.
     pool_wait: Option<Duration>,
+    /// How the run was interrupted.
+    interrupt_lane: Option<InterruptLane>,
+    request_input: RequestInput,
     /// The ids and the contexts of the calls that are in progress.
     calls: Vec<(String, TraceContexts)>,
+}
+
+/// How a run was interrupted, if its end reason is
+/// [`Interrupted`](crate::event::EndReason::Interrupted).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[non_exhaustive]
+pub enum InterruptLane {
+    /// The whole run was interrupted, with [`interrupt`](crate::RunHandle::interrupt) or
+    /// [`interrupt_with_reason`](crate::RunHandle::interrupt_with_reason).
+    Run,
+    /// Only the model was interrupted, with [`interrupt_turn`](crate::RunHandle::interrupt_turn),
+    /// and no input was waiting.
+    Turn,
+}
+
+/// The items of the next request, for telemetry code that records them.
+#[derive(Default)]
+enum RequestInput {
+    #[default]
+    Ignored,
+    /// `None` if no request is about to be sent, or if its items were taken.
+    Stored(Option<History>),
+}
+
+/// Prints no content.
+impl fmt::Debug for RequestInput {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Ignored => "Ignored",
+            Self::Stored(_) => "Stored",
+        })
+    }
 }
 
 impl TraceContexts {
@@ -59,6 +96,13 @@ impl TraceContexts {
     /// of its calls, are marked as [recorded](Self::is_recorded).
     pub fn of_recorded_run() -> Self {
         Self(Arc::new(Mutex::new(Operation { is_recorded: true, ..Operation::default() })))
+    }
+
+    /// Asks the runs of this set and of its calls to store the items of each request, which
+    /// [`take_request_input`](Self::take_request_input) returns.
+    pub fn with_request_input(self) -> Self {
+        self.lock().request_input = RequestInput::Stored(None);
+        self
     }
 
     /// Returns the context of the run or the call to which this set belongs.
@@ -95,7 +139,8 @@ impl TraceContexts {
 
     /// Takes the time for which the last request waited for tokens, money or a slot of the agent's
     /// [pool](crate::agent::Pool), if it waited. A run stores the time before the event
-    /// [`TurnStarted`](crate::Event::TurnStarted).
+    /// [`TurnStarted`](crate::Event::TurnStarted), or before the event that follows if the wait
+    /// ends in another way.
     pub fn take_pool_wait(&self) -> Option<Duration> {
         self.lock().pool_wait.take()
     }
@@ -103,6 +148,32 @@ impl TraceContexts {
     pub(crate) fn add_pool_wait(&self, wait: Duration) {
         let total = &mut self.lock().pool_wait;
         *total = Some(total.unwrap_or_default() + wait);
+    }
+
+    /// Takes how the run was interrupted. A run stores it before the event
+    /// [`Finished`](crate::Event::Finished).
+    pub fn take_interrupt_lane(&self) -> Option<InterruptLane> {
+        self.lock().interrupt_lane.take()
+    }
+
+    pub(crate) fn set_interrupt_lane(&self, lane: InterruptLane) {
+        self.lock().interrupt_lane = Some(lane);
+    }
+
+    /// Takes the items of the next request, as the agent's hooks have changed them. A run stores
+    /// them before the event [`TurnStarted`](crate::Event::TurnStarted), if it was
+    /// [asked](Self::with_request_input) to.
+    pub fn take_request_input(&self) -> Option<History> {
+        match &mut self.lock().request_input {
+            RequestInput::Ignored => None,
+            RequestInput::Stored(items) => items.take(),
+        }
+    }
+
+    pub(crate) fn set_request_input(&self, items: &History) {
+        if let RequestInput::Stored(stored) = &mut self.lock().request_input {
+            *stored = Some(items.clone());
+        }
     }
 
     /// Returns the set that belongs to a call of the run, and to the sub-agent that the call runs.
@@ -114,7 +185,13 @@ impl TraceContexts {
         }
         let current = operation.current.clone();
         let is_recorded = operation.is_recorded;
-        let call = Operation { is_call: true, is_recorded, current, ..Operation::default() };
+        let request_input = match operation.request_input {
+            RequestInput::Ignored => RequestInput::Ignored,
+            RequestInput::Stored(_) => RequestInput::Stored(None),
+        };
+        let is_call = true;
+        let call =
+            Operation { is_call, is_recorded, current, request_input, ..Operation::default() };
         let call = Self(Arc::new(Mutex::new(call)));
         operation.calls.push((call_id.to_owned(), call.clone()));
         call

@@ -17,6 +17,8 @@ use crate::session::persist_to::PersistTo;
 use crate::session::restore::EntryFold;
 use crate::session::{Lease, Session};
 use crate::tool::Toolkit;
+#[cfg(feature = "tracing")]
+use crate::trace::WithTracing;
 
 /// Runs an agent in a session, and yields the run's events as a stream. Each event is stored
 /// durably before it is yielded.
@@ -107,6 +109,14 @@ impl SessionRun {
     pub fn with_data<T: Any + Send + Sync>(self, value: T) -> Self {
         self.handle.insert_run_data(value);
         self
+    }
+
+    /// Reports the run to the subscriber of the crate `tracing`; see [`Run::with_tracing`].
+    #[cfg(feature = "tracing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+    pub fn with_tracing(self) -> impl Stream<Item = Result<Event, Error>> {
+        let description = self.handle.description();
+        WithTracing::new(self, description)
     }
 
     /// Gives the run grants in addition to those of the session; see [`Run::with_grants`]. Call

@@ -104,8 +104,7 @@ pub enum TraceAction {
     },
     /// A request that is not a turn of the run: a request of the run itself, for example to
     /// summarize the history, or a request that a hook has
-    /// [reported](crate::agent::State::report_helper). The model of a summary is unknown to the
-    /// trace.
+    /// [reported](crate::agent::State::report_helper).
     Helper {
         /// The purpose of the request: `compacted` for a summary, or else the name that the hook
         /// gave.

@@ -32,7 +32,7 @@ pub use trace::Trace;
 pub use trace_line::TraceLine;
 pub(crate) use trace_to::TraceTo;
 #[cfg(feature = "tracing")]
-pub(crate) use with_tracing::WithTracing;
+pub(crate) use with_tracing::{RunDescription, WithTracing};
 
 #[cfg(test)]
 mod tests;

@@ -137,11 +137,11 @@ impl TraceFold {
             Event::Turn(TurnEvent::Retracted { usage, .. }) => {
                 self.add_usage(**usage, None, now);
             }
-            Event::Rewritten { why, usage, .. } => {
+            Event::Rewritten { why, usage, model, .. } => {
                 if **usage != Usage::default() {
                     // The run does nothing else between the previous event and a summary.
-                    let times = (last_event, now);
-                    steps.push(self.helper_step(why.to_string(), None, **usage, times));
+                    let (model, times) = (model.as_deref(), (last_event, now));
+                    steps.push(self.helper_step(why.to_string(), model, **usage, times));
                 }
             }
             Event::HelperUsage { purpose, model, usage } => {

@@ -8,10 +8,9 @@ use pin_project::pin_project;
 use tracing::{Span, debug, error, info, info_span, trace, warn};
 
 use crate::error::Error;
-use crate::event::{Event, Outcome, RewriteReason, ToolEvent};
+use crate::event::{Event, Outcome, ToolEvent};
 use crate::item::{PendingCall, ResultKind, ToolResult};
 use crate::turn::{Turn, TurnEvent};
-use crate::usage::Usage;
 
 /// The stream returned by the [`with_tracing`](crate::journal::EventStreamExt::with_tracing)
 /// method.
@@ -21,6 +20,16 @@ pub(crate) struct WithTracing<T> {
     #[pin]
     events: T,
     state: LogState,
+    description: RunDescription,
+}
+
+/// The information about a run that its events do not contain.
+#[derive(Default)]
+pub(crate) struct RunDescription {
+    /// The agent's label; empty if it has none.
+    pub(crate) agent_name: String,
+    /// The id of the run's history; empty if it is unknown.
+    pub(crate) conversation_id: String,
 }
 
 enum LogState {
@@ -44,8 +53,8 @@ struct CallLog {
 }
 
 impl<T> WithTracing<T> {
-    pub(crate) fn new(events: T) -> Self {
-        Self { events, state: LogState::Idle }
+    pub(crate) fn new(events: T, description: RunDescription) -> Self {
+        Self { events, state: LogState::Idle, description }
     }
 }
 
@@ -62,7 +71,7 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for WithTracing<T> {
         let polled = this.events.poll_next(cx);
         drop(entered);
         match &polled {
-            Poll::Ready(Some(Ok(event))) => this.state.observe(event),
+            Poll::Ready(Some(Ok(event))) => this.state.observe(event, this.description),
             Poll::Ready(Some(Err(error))) => this.state.fail(error),
             Poll::Ready(None) => *this.state = LogState::Idle,
             Poll::Pending => {}
@@ -76,9 +85,14 @@ impl<T: Stream<Item = Result<Event, Error>>> Stream for WithTracing<T> {
 }
 
 impl LogState {
-    fn observe(&mut self, event: &Event) {
+    fn observe(&mut self, event: &Event, run: &RunDescription) {
         if let Self::Idle = self {
-            let span = info_span!("invoke_agent", gen_ai.operation.name = "invoke_agent");
+            let span = info_span!(
+                "invoke_agent",
+                gen_ai.operation.name = "invoke_agent",
+                gen_ai.agent.name = known(&run.agent_name),
+                gen_ai.conversation.id = known(&run.conversation_id),
+            );
             *self = Self::Running(RunLog::new(span));
         }
         let Self::Running(run) = self else { return };
@@ -107,9 +121,16 @@ impl RunLog {
             Event::Appended { why, items, .. } => {
                 debug!(parent: &self.span, ?why, items = items.len(), "items were appended");
             }
-            Event::Rewritten { why, from, to, items, usage } => {
-                self.on_rewritten(*why, to - from, items.len(), **usage);
-            }
+            Event::Rewritten { why, from, to, items, usage, model } => info!(
+                parent: &self.span,
+                ?why,
+                replaced = to - from,
+                by = items.len(),
+                gen_ai.response.model = model.as_deref(),
+                gen_ai.usage.input_tokens = usage.input_tokens,
+                gen_ai.usage.output_tokens = usage.output_tokens,
+                "the history was rewritten",
+            ),
             Event::TurnStarted { turn, model, transition } => {
                 let chat = info_span!(
                     parent: &self.span,
@@ -171,18 +192,6 @@ impl RunLog {
             | TurnEvent::ToolCallEnd { .. }
             | TurnEvent::UsageUpdate { .. } => {}
         }
-    }
-
-    fn on_rewritten(&self, why: RewriteReason, replaced: usize, by: usize, usage: Usage) {
-        info!(
-            parent: &self.span,
-            ?why,
-            replaced,
-            by,
-            gen_ai.usage.input_tokens = usage.input_tokens,
-            gen_ai.usage.output_tokens = usage.output_tokens,
-            "the history was rewritten",
-        );
     }
 
     fn on_tool_event(&mut self, event: &ToolEvent) {
@@ -287,6 +296,11 @@ impl RunLog {
             report_error(&self.span, error);
         }
     }
+}
+
+/// Returns a text unless it is empty.
+fn known(text: &str) -> Option<&str> {
+    (!text.is_empty()).then_some(text)
 }
 
 fn report_turn(span: &Span, turn: &Turn) {

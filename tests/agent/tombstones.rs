@@ -615,8 +615,9 @@ fn token_counts_exclude_tombstoned_items() {
     let before = count_tokens(&history, &BytesDiv4);
     let journal = Journal::new(history.clone());
     for TombstoneEdit { from, to, items } in history.tombstone_edits([4]).unwrap() {
-        let (why, usage) = (RewriteReason::Tombstoned, Box::default());
-        journal.observe(&Event::Rewritten { why, from, to, items: items.clone(), usage });
+        let (why, items_now, usage) = (RewriteReason::Tombstoned, items.clone(), Box::default());
+        let rewritten = Event::Rewritten { why, from, to, items: items_now, usage, model: None };
+        journal.observe(&rewritten);
         TombstoneEdit { from, to, items }.apply(&mut history);
     }
     assert_eq!(journal.history(), history);

@@ -641,8 +641,8 @@ async fn the_usage_of_a_compaction_is_deducted_from_the_budgets() {
     });
     let why = RewriteReason::Compacted;
     let rewritten = |usage: Usage| {
-        let usage = usage.into();
-        Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage }
+        let (items, usage) = (Vec::new(), usage.into());
+        Event::Rewritten { why, from: 0, to: 0, items, usage, model: None }
     };
     trace.observe(&rewritten(usage(300)));
     let step = trace.last_event().unwrap();

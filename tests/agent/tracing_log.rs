@@ -12,7 +12,7 @@ use turnstream::agent::Limits;
 use turnstream::item::{GrantDuration, GrantScope};
 use turnstream::provider::{Reply, Retry, Scripted};
 use turnstream::tool::Verdict;
-use turnstream::{Agent, ErrorKind, EventStreamExt};
+use turnstream::{Agent, ErrorKind};
 
 use turnstream_test_support::providers::error_of_kind;
 use turnstream_test_support::runs::test_agent;

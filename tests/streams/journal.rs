@@ -209,7 +209,8 @@ fn evidence_survives_a_compaction() {
     let events = [tool_turn_events(&["a"], 1), vec![output_event("a", "1")]].concat();
     let journal = fold_events(&empty_history(), &events);
     let (why, items) = (RewriteReason::Compacted, vec![Item::user("short")]);
-    journal.observe(&Event::Rewritten { why, from: 0, to: 3, items, usage: Box::default() });
+    let usage = Box::default();
+    journal.observe(&Event::Rewritten { why, from: 0, to: 3, items, usage, model: None });
     assert_eq!(journal.history().len(), 1);
     assert_eq!(evidence_texts(&journal.outcome(EndReason::Stopped, None)), ["1"]);
 }
@@ -225,7 +226,8 @@ fn new_items_are_unaffected_by_later_replacements_and_marks() {
     let first = journal.new_items();
     assert_eq!(first.len(), 4, "the input, the words, the call, its result");
     let rewritten = |why, from, to, items| {
-        journal.observe(&Event::Rewritten { why, from, to, items, usage: Box::default() });
+        let usage = Box::default();
+        journal.observe(&Event::Rewritten { why, from, to, items, usage, model: None });
     };
     rewritten(RewriteReason::Compacted, 0, 2, vec![Item::user("in short")]);
     assert_eq!(journal.new_items(), first, "a note is not something that was appended");
@@ -425,6 +427,7 @@ fn the_phase_is_tools_from_the_first_tool_until_the_next_request() {
         to: 1,
         items: vec![Item::user("in short")],
         usage: Box::new(input_usage(0)),
+        model: None,
     };
     let interrupted = |call_id| {
         let call = tool_call(call_id, "{}");

@@ -9,7 +9,7 @@ use tokio::time::Instant;
 use turnstream::event::{AppendReason, EndReason, ToolEvent};
 use turnstream::item::{Content, ToolCall};
 use turnstream::session::SessionRun;
-use turnstream::{Error, Event, EventStreamExt, History, Outcome, RunHandle, TurnEvent};
+use turnstream::{Error, Event, History, Outcome, RunHandle, TurnEvent};
 
 use crate::approval::ApprovalMode;
 use crate::ctrl_c::CtrlC;

@@ -20,9 +20,9 @@ use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_sdk::trace::{SdkTracerProvider, SpanData, SpanExporter};
 use tokio::runtime::Runtime;
+use turnstream::Agent;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::turn::TurnEvent;
-use turnstream::{Agent, EventStreamExt};
 use turnstream_otel::Telemetry;
 
 use self::callgrind::{count_instructions, find_valgrind};

@@ -12,7 +12,8 @@ use turnstream::propagation::TraceContexts;
 use turnstream::usage::Usage;
 
 use crate::chat_span::{elapsed, to_i64};
-use crate::names::{attribute, error_type, event, operation, value};
+use crate::instruments::AgentRecord;
+use crate::names::{Conventions, attribute, error_type, event, operation, value};
 use crate::outcome_attributes::outcome_attributes;
 use crate::request_attributes::is_option_of_run;
 use crate::request_spans::{HelperRequest, RequestSpans, RequestsStart};
@@ -36,10 +37,30 @@ pub(crate) struct AgentSpan {
     model: RequestedModel,
 }
 
-/// Whether the run's span has the name of the model of the first request.
+/// The model of a run's announced requests.
 enum RequestedModel {
-    Unset,
-    Set,
+    /// No request has been announced.
+    Unknown,
+    One(String),
+    /// The conventions have no name for several models.
+    Several,
+}
+
+impl RequestedModel {
+    fn add(&mut self, model: &str) {
+        match self {
+            Self::Unknown => *self = Self::One(model.to_owned()),
+            Self::One(known) if known != model => *self = Self::Several,
+            Self::One(_) | Self::Several => {}
+        }
+    }
+
+    fn name(&self) -> Option<&str> {
+        match self {
+            Self::One(name) => Some(name),
+            Self::Unknown | Self::Several => None,
+        }
+    }
 }
 
 /// A call that is waiting or running.
@@ -77,9 +98,8 @@ pub(crate) struct AgentStart<'a> {
 impl AgentSpan {
     pub(crate) fn start(settings: &Arc<TelemetrySettings>, start: AgentStart<'_>) -> Self {
         let AgentStart { name, parent, links, shared, options, contexts, before, at } = start;
-        let mut attributes =
-            vec![KeyValue::new(attribute::OPERATION_NAME, operation::INVOKE_AGENT)];
-        attributes.extend(name.clone().map(|name| KeyValue::new(attribute::AGENT_NAME, name)));
+        let agent_name = name.clone().map(|name| KeyValue::new(attribute::AGENT_NAME, name));
+        let mut attributes: Vec<_> = agent_name.into_iter().collect();
         attributes.extend(shared.iter().cloned());
         let of_runs = options.iter().filter(|it| is_option_of_run(it.key.as_str()));
         attributes.extend(of_runs.cloned());
@@ -87,9 +107,16 @@ impl AgentSpan {
             Some(name) => format!("{} {name}", operation::INVOKE_AGENT).into(),
             None => operation::INVOKE_AGENT.into(),
         };
-        let span_start =
-            SpanStart { name: span_name, kind: SpanKind::Internal, parent, links, attributes, at };
-        let span = OpenSpan::start(&settings.tracer, span_start);
+        let span_start = SpanStart {
+            operation: operation::INVOKE_AGENT,
+            name: span_name,
+            kind: SpanKind::Internal,
+            parent,
+            links,
+            attributes,
+            at,
+        };
+        let span = OpenSpan::start(settings, span_start);
         let awaiting = before.awaiting_calls.iter().map(|call| {
             let state = CallState::AwaitingVerdict { name: call.name.clone(), since: None };
             OpenCall { call_id: call.call_id.clone(), state }
@@ -115,7 +142,7 @@ impl AgentSpan {
             requests,
             calls,
             executed_calls: 0,
-            model: RequestedModel::Unset,
+            model: RequestedModel::Unknown,
         }
     }
 
@@ -135,8 +162,11 @@ impl AgentSpan {
                 self.on_turn_started(*turn, model, *transition);
             }
             Event::Tool(tool) => self.on_tool_event(tool),
-            Event::Rewritten { why, from, to, items, usage } => {
-                self.on_rewritten(*why, to - from, items.len(), **usage);
+            Event::Rewritten { why, from, to, items, usage, model } => {
+                if **usage != Usage::default() {
+                    self.on_compaction_request(model.as_deref(), **usage, event.is_rewrite());
+                }
+                self.on_rewritten(*why, to - from, items.len());
             }
             Event::HelperUsage { purpose, model, usage } => {
                 self.requests.record_helper(&HelperRequest {
@@ -161,35 +191,35 @@ impl AgentSpan {
     fn on_turn_started(&mut self, turn: u32, model: &str, transition: Option<Transition>) {
         let now = self.settings.clock.now();
         self.requests.give_up(error_type::OTHER, now);
-        if let Some(wait) = self.contexts.take_pool_wait() {
-            let wait = KeyValue::new(attribute::own::WAIT_DURATION, wait.as_secs_f64());
-            self.span.add_event(event::POOL_WAIT, now, vec![wait]);
-        }
+        self.record_pool_wait(now);
         let mut attributes = vec![KeyValue::new(attribute::own::TURN, i64::from(turn))];
         if let Some(transition) = transition {
             attributes.push(KeyValue::new(attribute::own::TRANSITION, transition.to_string()));
         }
-        // The first request of an attempt that continues a run has a transition.
-        if let RequestedModel::Unset = self.model {
-            self.model = RequestedModel::Set;
-            self.span.set(KeyValue::new(attribute::REQUEST_MODEL, model.to_owned()));
-        }
+        self.model.add(model);
         self.requests.start(model, attributes, now);
     }
 
-    fn on_rewritten(&mut self, why: RewriteReason, replaced: usize, by: usize, usage: Usage) {
-        let now = self.settings.clock.now();
-        let is_rewrite = replaced > 0 || by > 0;
-        if usage != Usage::default() {
-            self.requests.record_helper(&HelperRequest {
-                purpose: value::COMPACTION,
-                model: "",
-                usage,
-                succeeded: is_rewrite,
-                ended_at: now,
-            });
+    fn record_pool_wait(&mut self, now: SystemTime) {
+        if let Some(wait) = self.contexts.take_pool_wait() {
+            let wait = KeyValue::new(attribute::own::WAIT_DURATION, wait.as_secs_f64());
+            self.span.add_event(event::POOL_WAIT, now, vec![wait]);
         }
-        if is_rewrite {
+    }
+
+    fn on_compaction_request(&mut self, model: Option<&str>, usage: Usage, succeeded: bool) {
+        self.requests.record_helper(&HelperRequest {
+            purpose: value::COMPACTION,
+            model: model.unwrap_or_default(),
+            usage,
+            succeeded,
+            ended_at: self.settings.clock.now(),
+        });
+    }
+
+    fn on_rewritten(&mut self, why: RewriteReason, replaced: usize, by: usize) {
+        let now = self.settings.clock.now();
+        if replaced > 0 || by > 0 {
             let name = match why {
                 RewriteReason::Tombstoned => event::TOMBSTONED,
                 RewriteReason::ReasoningRefused => event::REASONING_DROPPED,
@@ -258,6 +288,7 @@ impl AgentSpan {
         let start = ToolStart {
             parent: self.span.context(),
             agent_name: self.name.as_deref(),
+            shared: &self.shared,
             call_id,
             name,
             arguments,
@@ -360,7 +391,8 @@ impl AgentSpan {
         let unfinished = error.map_or(outcome.reason.as_str(), ErrorKind::as_str);
         self.requests.finish(outcome, unfinished, now);
         self.end_calls(unfinished, now);
-        for attribute in outcome_attributes(outcome) {
+        let lane = self.contexts.take_interrupt_lane();
+        for attribute in outcome_attributes(outcome, lane) {
             self.span.set(attribute);
         }
         let error_type = match (error, outcome.reason) {
@@ -397,20 +429,25 @@ impl AgentSpan {
         }
     }
 
-    fn end(self, error_type: Option<&str>, now: SystemTime) {
-        let labels: Vec<_> = self
-            .name
-            .iter()
-            .map(|name| KeyValue::new(attribute::AGENT_NAME, name.clone()))
-            .collect();
-        let duration = elapsed(self.span.started_at(), now);
-        self.settings.instruments.record_agent(
-            duration,
-            self.requests.count(),
-            self.executed_calls,
-            &labels,
+    fn end(mut self, error_type: Option<&str>, now: SystemTime) {
+        self.record_pool_wait(now);
+        if let Some(model) = self.model.name() {
+            self.span.set(KeyValue::new(attribute::REQUEST_MODEL, model.to_owned()));
+        }
+        if self.settings.conventions == Conventions::General1_41 {
+            // These conventions require a provider of each run.
+            let model = self.model.name().unwrap_or_default();
+            let provider = (self.settings.provider_of_model)(model);
+            self.span.set(KeyValue::new(attribute::PROVIDER_NAME, provider));
+        }
+        self.settings.instruments.record_agent(&AgentRecord {
+            duration: elapsed(self.span.started_at(), now),
+            inference_calls: self.requests.count(),
+            tool_calls: self.executed_calls,
+            name: self.name.as_deref(),
+            model: self.model.name(),
             error_type,
-        );
+        });
         self.span.end(now, error_type);
     }
 }

@@ -55,9 +55,11 @@ impl ChatSpan {
                 Cow::Owned(format!("{} {model}", operation::CHAT))
             }
         };
-        let mut attributes = labels.clone();
+        // The span adds the name of the operation itself.
+        let mut attributes = labels[1..].to_vec();
         attributes.extend(more);
         let start = SpanStart {
+            operation: operation::CHAT,
             name,
             kind: SpanKind::Client,
             parent: Some(parent),
@@ -65,7 +67,7 @@ impl ChatSpan {
             attributes,
             at,
         };
-        let span = OpenSpan::start(&settings.tracer, start);
+        let span = OpenSpan::start(settings, start);
         let settings = Arc::clone(settings);
         Self { settings, span, labels, output: Output::Awaited, usage: Usage::default() }
     }

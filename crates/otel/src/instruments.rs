@@ -14,10 +14,27 @@ pub(crate) struct Instruments {
     time_to_first_chunk: Histogram<f64>,
     time_per_output_chunk: Histogram<f64>,
     usage: UsageInstruments,
+    /// `None` if the conventions define no metrics of agents.
+    agents: Option<AgentInstruments>,
+}
+
+/// The instruments for tools and runs.
+struct AgentInstruments {
     tool_duration: Histogram<f64>,
-    agent_duration: Histogram<f64>,
-    agent_inference_calls: Histogram<u64>,
-    agent_tool_calls: Histogram<u64>,
+    duration: Histogram<f64>,
+    inference_calls: Histogram<u64>,
+    tool_calls: Histogram<u64>,
+}
+
+/// The end of a run.
+pub(crate) struct AgentRecord<'a> {
+    pub(crate) duration: Duration,
+    pub(crate) inference_calls: u64,
+    pub(crate) tool_calls: u64,
+    pub(crate) name: Option<&'a str>,
+    /// The model of all requests; `None` if there were several.
+    pub(crate) model: Option<&'a str>,
+    pub(crate) error_type: Option<&'a str>,
 }
 
 /// The instruments for tokens, which differ between the versions of the conventions.
@@ -79,19 +96,25 @@ impl Instruments {
                 usage: numbers(metric::older::TOKEN_USAGE, "{token}", &buckets::TOKENS),
             },
         };
+        let agents = match conventions {
+            Conventions::GenAi0_1 => Some(AgentInstruments {
+                tool_duration: seconds(metric::TOOL_DURATION, &buckets::SECONDS),
+                duration: seconds(metric::AGENT_DURATION, &buckets::AGENT_SECONDS),
+                inference_calls: numbers(
+                    metric::AGENT_INFERENCE_CALLS,
+                    "{inference_call}",
+                    &buckets::CALLS,
+                ),
+                tool_calls: numbers(metric::AGENT_TOOL_CALLS, "{tool_call}", &buckets::CALLS),
+            }),
+            Conventions::General1_41 => None,
+        };
         Self {
             inference_duration: seconds(duration, &buckets::SECONDS),
             time_to_first_chunk: seconds(first_chunk, &buckets::SECONDS),
             time_per_output_chunk: seconds(output_chunk, &buckets::SECONDS),
             usage,
-            tool_duration: seconds(metric::TOOL_DURATION, &buckets::SECONDS),
-            agent_duration: seconds(metric::AGENT_DURATION, &buckets::AGENT_SECONDS),
-            agent_inference_calls: numbers(
-                metric::AGENT_INFERENCE_CALLS,
-                "{inference_call}",
-                &buckets::CALLS,
-            ),
-            agent_tool_calls: numbers(metric::AGENT_TOOL_CALLS, "{tool_call}", &buckets::CALLS),
+            agents,
         }
     }
 
@@ -109,7 +132,7 @@ impl Instruments {
         if let Some(first_chunk) = first_chunk {
             self.time_to_first_chunk.record(first_chunk.as_secs_f64(), labels);
         }
-        self.usage.record(usage, labels, &with_error);
+        self.usage.record(usage, labels);
     }
 
     /// Records the time between two chunks of a response.
@@ -123,28 +146,31 @@ impl Instruments {
         labels: &[KeyValue],
         error_type: Option<&str>,
     ) {
-        self.tool_duration.record(duration.as_secs_f64(), &with_error(labels, error_type));
+        if let Some(agents) = &self.agents {
+            agents.tool_duration.record(duration.as_secs_f64(), &with_error(labels, error_type));
+        }
     }
 
-    pub(crate) fn record_agent(
-        &self,
-        duration: Duration,
-        inference_calls: u64,
-        tool_calls: u64,
-        labels: &[KeyValue],
-        error_type: Option<&str>,
-    ) {
-        self.agent_duration.record(duration.as_secs_f64(), &with_error(labels, error_type));
-        self.agent_inference_calls.record(inference_calls, labels);
-        self.agent_tool_calls.record(tool_calls, labels);
+    pub(crate) fn record_agent(&self, record: &AgentRecord<'_>) {
+        let Some(agents) = &self.agents else { return };
+        let &AgentRecord { duration, inference_calls, tool_calls, name, model, error_type } =
+            record;
+        let label = |key: &'static str, value: &str| KeyValue::new(key, value.to_owned());
+        let named: Vec<_> =
+            name.map(|name| label(attribute::AGENT_NAME, name)).into_iter().collect();
+        let model = model.map(|model| label(attribute::REQUEST_MODEL, model));
+        let labels = with_error(&with(&named, model), error_type);
+        agents.duration.record(duration.as_secs_f64(), &labels);
+        agents.inference_calls.record(inference_calls, &named);
+        agents.tool_calls.record(tool_calls, &named);
     }
 }
 
 impl UsageInstruments {
     /// Records the tokens of a request, also if it failed and its usage is not known.
-    fn record(&self, usage: Usage, labels: &[KeyValue], with_error: &[KeyValue]) {
+    fn record(&self, usage: Usage, labels: &[KeyValue]) {
         match self {
-            Self::GenAi0_1(counters) => counters.record(usage, labels, with_error),
+            Self::GenAi0_1(counters) => counters.record(usage, labels),
             Self::General1_41 { .. } if usage == Usage::default() => {}
             Self::General1_41 { usage: histogram } => {
                 for (direction, tokens) in
@@ -159,7 +185,7 @@ impl UsageInstruments {
 }
 
 impl TokenCounters {
-    fn record(&self, usage: Usage, labels: &[KeyValue], with_error: &[KeyValue]) {
+    fn record(&self, usage: Usage, labels: &[KeyValue]) {
         // Providers do not report the modality of each token.
         let modality = KeyValue::new(attribute::TOKEN_MODALITY, value::UNKNOWN);
         let counted = with(labels, [modality]);
@@ -172,8 +198,8 @@ impl TokenCounters {
         ] {
             counter.add(tokens, &counted);
         }
-        self.operation_input.record(usage.input_tokens, with_error);
-        self.operation_output.record(usage.output_tokens, with_error);
+        self.operation_input.record(usage.input_tokens, labels);
+        self.operation_output.record(usage.output_tokens, labels);
     }
 }
 

@@ -59,6 +59,8 @@ pub use with_telemetry::{TelemetryExt, WithTelemetry};
 /// The guide to telemetry: spans, metrics, content and the continuation of traces.
 ///
 #[doc = include_str!("guide/links.md")]
+// Pages of documentation have no files beside them, so the picture is part of the page.
+#[doc = concat!("[file-picture-retry]: data:image/png;base64,", include_str!("guide/retry.png.base64"))]
 #[doc = include_str!("guide/telemetry.md")]
 pub mod guide {}
 

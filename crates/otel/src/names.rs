@@ -2,7 +2,8 @@
 //!
 //! The names outside of `turnstream.` are defined by OpenTelemetry's conventions for generative AI,
 //! whose first release is 0.1.0. `tests/conventions.tsv` lists which span has which attributes, and
-//! `tests/conventions_metrics.tsv` the units of metrics.
+//! names its source. `tests/conventions_1_41.tsv` does so for the older names, and
+//! `tests/conventions_metrics.tsv` lists the units of metrics.
 
 /// The version of the conventions that define the names, unless a setting selects older names,
 /// <https://github.com/open-telemetry/semantic-conventions-genai>.
@@ -20,6 +21,27 @@ pub enum Conventions {
     /// <https://github.com/open-telemetry/semantic-conventions/tree/v1.41.0/docs/gen-ai>. Backends
     /// may not know the newer names yet.
     General1_41,
+}
+
+impl Conventions {
+    /// Returns the attributes of the spans of an operation that these conventions do not define,
+    /// among those that are recorded.
+    pub(crate) fn undefined_attributes(self, operation: &str) -> &'static [&'static str] {
+        match (self, operation) {
+            (Self::GenAi0_1, _) => &[],
+            (Self::General1_41, operation::EXECUTE_TOOL) => {
+                &[attribute::AGENT_NAME, attribute::CONVERSATION_ID]
+            }
+            (Self::General1_41, _) => &[
+                attribute::CONVERSATION_COMPACTED,
+                attribute::REQUEST_REASONING_LEVEL,
+                attribute::USAGE_AUDIO_CACHE_READ_INPUT_TOKENS,
+                attribute::USAGE_AUDIO_INPUT_TOKENS,
+                attribute::USAGE_AUDIO_OUTPUT_TOKENS,
+                attribute::USAGE_IMAGE_OUTPUT_TOKENS,
+            ],
+        }
+    }
 }
 
 /// Defines constants, and a list of their values.
@@ -99,6 +121,7 @@ pub(crate) mod attribute {
             EVIDENCE_COUNT = "turnstream.evidence.count";
             EVIDENCE_PROVEN = "turnstream.evidence.proven";
             GRANT_ID = "turnstream.grant.id";
+            INTERRUPTED_LANE = "turnstream.interrupted.lane";
             INTERRUPTED_PHASE = "turnstream.interrupted.phase";
             ITEM_COUNT = "turnstream.items.count";
             PARTIAL = "turnstream.partial";
@@ -106,6 +129,7 @@ pub(crate) mod attribute {
             REASON = "turnstream.reason";
             REPLACED_COUNT = "turnstream.items.replaced";
             REQUEST_PURPOSE = "turnstream.request.purpose";
+            RETRACTED = "turnstream.retracted";
             RETRY_ATTEMPT = "turnstream.retry.attempt";
             RESPONSE_SERVICE_TIER = "turnstream.response.service_tier";
             SIDE_EFFECT_COUNT = "turnstream.side_effects.count";
@@ -174,6 +198,8 @@ pub(crate) mod value {
     pub(crate) const FINISH_REASON_ERROR: &str = "error";
     pub(crate) const FUNCTION: &str = "function";
     pub(crate) const INPUT: &str = "input";
+    pub(crate) const INTERRUPT: &str = "interrupt";
+    pub(crate) const INTERRUPT_TURN: &str = "interrupt_turn";
     pub(crate) const JSON: &str = "json";
     pub(crate) const OUTPUT: &str = "output";
     pub(crate) const PENDING: &str = "pending";
@@ -308,10 +334,17 @@ mod tests {
     }
 
     #[test]
-    fn the_tables_of_the_conventions_have_the_version_of_the_names() {
-        for table in [CONVENTIONS, include_str!("../tests/conventions_metrics.tsv")] {
-            let head = table.lines().next().unwrap();
-            assert!(head.contains(&format!("version {CONVENTIONS_VERSION}")), "{head}");
+    fn the_tables_of_the_conventions_have_the_version_of_the_names_and_their_source() {
+        for (table, version) in [
+            (CONVENTIONS, CONVENTIONS_VERSION),
+            (include_str!("../tests/conventions_metrics.tsv"), CONVENTIONS_VERSION),
+            (include_str!("../tests/conventions_1_41.tsv"), "1.41.0"),
+        ] {
+            let [title, source] = [0, 1].map(|nth| table.lines().nth(nth).unwrap());
+            assert!(title.contains(&format!("version {version}")), "{title}");
+            let is_commit = |word: &str| word.trim_end_matches([',', '.']).len() == 40;
+            let is_named = source.contains("github.com/open-telemetry/semantic-conventions");
+            assert!(is_named && source.split(' ').any(is_commit), "{source}");
         }
     }
 

@@ -2,12 +2,15 @@
 
 use opentelemetry::KeyValue;
 use turnstream::event::{BudgetKind, EndReason, InterruptedPhase, Outcome};
+use turnstream::propagation::InterruptLane;
 
 use crate::chat_span::to_i64;
 use crate::names::attribute::own;
+use crate::names::value;
 
-/// Returns the attributes that describe how a run has ended.
-pub(crate) fn outcome_attributes(outcome: &Outcome) -> Vec<KeyValue> {
+/// Returns the attributes that describe how a run has ended. `lane` is `None` if it was not
+/// interrupted, or if it is not known how.
+pub(crate) fn outcome_attributes(outcome: &Outcome, lane: Option<InterruptLane>) -> Vec<KeyValue> {
     let mut attributes = vec![
         KeyValue::new(own::REASON, outcome.reason.as_str()),
         KeyValue::new(own::PARTIAL, outcome.partial),
@@ -19,6 +22,11 @@ pub(crate) fn outcome_attributes(outcome: &Outcome) -> Vec<KeyValue> {
             _ => "streaming",
         };
         attributes.push(KeyValue::new(own::INTERRUPTED_PHASE, phase));
+        let lane = lane.map(|lane| match lane {
+            InterruptLane::Turn => value::INTERRUPT_TURN,
+            _ => value::INTERRUPT,
+        });
+        attributes.extend(lane.map(|lane| KeyValue::new(own::INTERRUPTED_LANE, lane)));
     }
     let counts = [
         (own::PENDING_COUNT, outcome.pending.len()),

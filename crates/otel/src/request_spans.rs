@@ -7,6 +7,7 @@ use opentelemetry::KeyValue;
 use opentelemetry::trace::SpanContext;
 use turnstream::Journal;
 use turnstream::event::{Event, Outcome};
+use turnstream::item::History;
 use turnstream::propagation::TraceContexts;
 use turnstream::turn::{Turn, TurnEvent};
 use turnstream::usage::Usage;
@@ -35,6 +36,9 @@ pub(crate) struct RequestSpans {
     is_compacted: bool,
     /// The history; `None` if content is not recorded.
     journal: Option<Journal>,
+    /// The items of the last announced request, as the agent's hooks have changed them; `None` if
+    /// they are not known.
+    input: Option<History>,
     /// The time of the last event that is not part of a response.
     last_event_at: SystemTime,
 }
@@ -87,6 +91,7 @@ impl RequestSpans {
             usage: journal.usage(),
             is_compacted,
             journal: settings.content.is_on().then_some(journal),
+            input: None,
             last_event_at: at,
         }
     }
@@ -113,7 +118,13 @@ impl RequestSpans {
         }
     }
 
-    pub(crate) fn start(&mut self, model: &str, mut attributes: Vec<KeyValue>, at: SystemTime) {
+    /// Starts the span of a request that the run has announced.
+    pub(crate) fn start(&mut self, model: &str, attributes: Vec<KeyValue>, at: SystemTime) {
+        self.input = self.contexts.take_request_input();
+        self.start_chat(model, attributes, at);
+    }
+
+    fn start_chat(&mut self, model: &str, mut attributes: Vec<KeyValue>, at: SystemTime) {
         attributes.push(KeyValue::new(attribute::REQUEST_STREAM, true));
         attributes.extend(self.attributes.iter().cloned());
         if self.is_compacted {
@@ -123,7 +134,7 @@ impl RequestSpans {
         let mut chat = ChatSpan::start(&self.settings, start);
         self.contexts.set_request(to_trace_context(chat.context()));
         if let Some(journal) = self.journal.as_ref().filter(|_| chat.is_recording()) {
-            let history = journal.history();
+            let history = self.input.clone().unwrap_or_else(|| journal.history());
             let content = &self.settings.content;
             let input = content.record(ContentKind::InputMessages, || messages(history.iter()));
             if let Some(input) = input {
@@ -144,11 +155,11 @@ impl RequestSpans {
                 Phase::Retracted { model, at } => (model, at),
                 _ => (String::new(), self.last_event_at),
             };
-            self.start(&model, Vec::new(), at);
+            self.start_chat(&model, Vec::new(), at);
         }
         match &mut self.phase {
             Phase::Requesting { chat, .. } => chat,
-            // Invariant: `start` has set the phase.
+            // Invariant: `start_chat` has set the phase.
             _ => unreachable!(),
         }
     }
@@ -188,6 +199,7 @@ impl RequestSpans {
         self.open_chat();
         if let Some((mut chat, model)) = self.take() {
             chat.set_usage(usage);
+            chat.set(KeyValue::new(attribute::own::RETRACTED, true));
             self.add(usage);
             self.phase = match self.contexts.take_request_error() {
                 Some(kind) => {

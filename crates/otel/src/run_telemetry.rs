@@ -57,6 +57,11 @@ enum RunState {
 
 impl RunTelemetry {
     pub(crate) fn new(settings: Arc<TelemetrySettings>) -> Self {
+        let contexts = TraceContexts::of_recorded_run();
+        let contexts = match settings.content.is_on() {
+            true => contexts.with_request_input(),
+            false => contexts,
+        };
         let description = RunDescription {
             agent_name: None,
             conversation_id: None,
@@ -64,7 +69,7 @@ impl RunTelemetry {
             links: Vec::new(),
             options: Vec::new(),
             history: History::empty(""),
-            contexts: TraceContexts::of_recorded_run(),
+            contexts,
         };
         Self { settings, description, state: RunState::NotStarted }
     }
@@ -103,8 +108,8 @@ impl RunTelemetry {
         self
     }
 
-    /// Sets the history with which the run starts. It is part of the recorded messages of requests
-    /// if content is recorded.
+    /// Sets the history with which the run starts. If content is recorded, it is part of the
+    /// messages of requests, unless these are known from the run's [contexts](Self::contexts).
     pub fn with_history(mut self, history: History) -> Self {
         self.description.history = history;
         self
@@ -113,7 +118,8 @@ impl RunTelemetry {
     /// Returns the contexts of the run's spans. If they are part of the
     /// [run's data](turnstream::Run::with_data), the context of a request is sent to the model's
     /// server, and a tool can continue the trace; see
-    /// [`ToolContext::trace_context`](turnstream::tool::ToolContext::trace_context).
+    /// [`ToolContext::trace_context`](turnstream::tool::ToolContext::trace_context). If content is
+    /// recorded, the messages of a request are then those that the agent's hooks have returned.
     pub fn contexts(&self) -> TraceContexts {
         self.description.contexts.clone()
     }

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::time::SystemTime;
 
-use opentelemetry::global::{BoxedSpan, BoxedTracer};
+use opentelemetry::global::BoxedSpan;
 use opentelemetry::trace::{
     Link, Span, SpanBuilder, SpanContext, SpanId, SpanKind, Status, TraceContextExt, TraceFlags,
     TraceId, TraceState, Tracer,
@@ -12,16 +12,21 @@ use opentelemetry::{Context, KeyValue};
 use turnstream::propagation::TraceContext;
 
 use crate::names::attribute;
+use crate::settings::TelemetrySettings;
 
 /// A span that has started. A span must be [ended](Self::end): the tracer decides what becomes of
 /// one that is only dropped.
 pub(crate) struct OpenSpan {
     span: BoxedSpan,
+    /// The attributes that the selected conventions do not define for the span.
+    undefined: &'static [&'static str],
     started_at: SystemTime,
 }
 
 /// The parts of a span that must be known when it starts.
 pub(crate) struct SpanStart<'a> {
+    /// The name of the operation, which becomes an attribute.
+    pub(crate) operation: &'static str,
     pub(crate) name: Cow<'static, str>,
     pub(crate) kind: SpanKind,
     pub(crate) parent: Option<&'a SpanContext>,
@@ -31,8 +36,11 @@ pub(crate) struct SpanStart<'a> {
 }
 
 impl OpenSpan {
-    pub(crate) fn start(tracer: &BoxedTracer, start: SpanStart<'_>) -> Self {
-        let SpanStart { name, kind, parent, links, attributes, at } = start;
+    pub(crate) fn start(settings: &TelemetrySettings, start: SpanStart<'_>) -> Self {
+        let SpanStart { operation, name, kind, parent, links, mut attributes, at } = start;
+        let undefined = settings.conventions.undefined_attributes(operation);
+        attributes.retain(|it| !undefined.contains(&it.key.as_str()));
+        attributes.push(KeyValue::new(attribute::OPERATION_NAME, operation));
         let mut builder = SpanBuilder::from_name(name)
             .with_kind(kind)
             .with_start_time(at)
@@ -44,7 +52,8 @@ impl OpenSpan {
         let context = parent.map_or_else(Context::new, |parent| {
             Context::new().with_remote_span_context(parent.clone())
         });
-        Self { span: tracer.build_with_context(builder, &context), started_at: at }
+        let span = settings.tracer.build_with_context(builder, &context);
+        Self { span, undefined, started_at: at }
     }
 
     pub(crate) fn context(&self) -> &SpanContext {
@@ -60,7 +69,9 @@ impl OpenSpan {
     }
 
     pub(crate) fn set(&mut self, attribute: KeyValue) {
-        self.span.set_attribute(attribute);
+        if !self.undefined.contains(&attribute.key.as_str()) {
+            self.span.set_attribute(attribute);
+        }
     }
 
     pub(crate) fn add_event(

@@ -45,8 +45,10 @@ impl Telemetry {
     /// Sets whether content is recorded: the messages of requests and responses, and the arguments
     /// and results of calls. This setting overrides the environment variable.
     ///
-    /// Content is recorded as it appears in the run's events, after the agent's
-    /// [redaction hooks](turnstream::agent::hook::Hook).
+    /// The agent's [hooks](turnstream::agent::hook::Hook) that edit results and requests, such as
+    /// `after_tool` and `transform_context`, have run before. If the run's data does not contain
+    /// [`RunTelemetry::contexts`](crate::RunTelemetry::contexts), the messages of its requests are
+    /// those of its events instead, which `transform_context` does not change.
     pub fn with_content(self, is_recorded: bool) -> Self {
         let content = match is_recorded {
             true => ContentSetting::On(None),

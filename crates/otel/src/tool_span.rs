@@ -27,6 +27,8 @@ pub(crate) struct ToolSpan {
 pub(crate) struct ToolStart<'a> {
     pub(crate) parent: &'a SpanContext,
     pub(crate) agent_name: Option<&'a str>,
+    /// The attributes of all spans of the run.
+    pub(crate) shared: &'a [KeyValue],
     pub(crate) call_id: &'a str,
     pub(crate) name: &'a str,
     /// The arguments, if they are known.
@@ -38,14 +40,15 @@ pub(crate) struct ToolStart<'a> {
 
 impl ToolSpan {
     pub(crate) fn start(settings: &Arc<TelemetrySettings>, start: ToolStart<'_>) -> Self {
-        let ToolStart { parent, agent_name, call_id, name, arguments, grant_id, at } = start;
+        let ToolStart { parent, agent_name, shared, call_id, name, arguments, grant_id, at } =
+            start;
         let mut labels = vec![
             KeyValue::new(attribute::TOOL_NAME, name.to_owned()),
             KeyValue::new(attribute::TOOL_TYPE, value::FUNCTION),
         ];
         labels.extend(agent_name.map(|name| KeyValue::new(attribute::AGENT_NAME, name.to_owned())));
         let mut attributes = labels.clone();
-        attributes.push(KeyValue::new(attribute::OPERATION_NAME, operation::EXECUTE_TOOL));
+        attributes.extend(shared.iter().cloned());
         attributes.push(KeyValue::new(attribute::TOOL_CALL_ID, call_id.to_owned()));
         attributes
             .extend(grant_id.map(|id| KeyValue::new(attribute::own::GRANT_ID, id.to_owned())));
@@ -55,6 +58,7 @@ impl ToolSpan {
         attributes
             .extend(content.map(|content| KeyValue::new(attribute::TOOL_CALL_ARGUMENTS, content)));
         let start = SpanStart {
+            operation: operation::EXECUTE_TOOL,
             name: format!("{} {name}", operation::EXECUTE_TOOL).into(),
             kind: SpanKind::Internal,
             parent: Some(parent),
@@ -62,7 +66,7 @@ impl ToolSpan {
             attributes,
             at,
         };
-        let span = OpenSpan::start(&settings.tracer, start);
+        let span = OpenSpan::start(settings, start);
         Self { settings: Arc::clone(settings), span, labels }
     }
 

@@ -12,7 +12,7 @@ use turnstream::event::{Event, ToolEvent};
 use turnstream::hub::Hub;
 use turnstream::propagation::TraceContext;
 use turnstream::provider::Scripted;
-use turnstream::tool::{Tool, ToolSpec};
+use turnstream::tool::{RunData, Tool, ToolSpec};
 use turnstream_testing::durable_suite::MemoryEngine;
 
 use crate::recorder::{RecordedSpan, Recorder};
@@ -68,6 +68,37 @@ async fn a_run_that_continues_elsewhere_is_linked_to_the_span_with_which_it_bega
         spans.iter().filter(|it| it.parent == Some(root.id) && it.name == "chat m").count()
     };
     assert_eq!((requests(&roots[0]), requests(&roots[1])), (2, 1));
+}
+
+#[tokio::test(start_paused = true)]
+async fn an_attempt_after_a_loss_before_the_first_step_is_joined_only_by_a_given_parent() {
+    let value = "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01";
+    let given = TraceContext::parse(value, None);
+    for parent in [None, given] {
+        let recorder = Recorder::default();
+        let agent = agent(model([answer("Half").hang(), answer("Done.")]));
+        let agent = agent.with_run_observer(recorded_telemetry(&recorder));
+        let engine = MemoryEngine::new();
+        let attempt = || {
+            let (agent, mut engine) = (agent.clone(), engine.next_attempt());
+            let attempt = Attempt::run(&agent, "s", Vec::new(), "Go.");
+            let attempt = match &parent {
+                Some(parent) => attempt.with_data(RunData::new().insert(parent.clone())),
+                None => attempt,
+            };
+            async move { attempt.drive(&mut engine).await.map(drop) }
+        };
+        // The process dies in the first turn, before the engine has recorded a step.
+        let lost = tokio::time::timeout(Duration::from_mins(1), attempt()).await;
+        assert!(lost.is_err());
+        attempt().await.unwrap();
+        let spans = recorder.spans();
+        let runs: Vec<_> = spans.iter().filter(|it| it.name == "invoke_agent").collect();
+        assert_eq!(runs.len(), 2);
+        assert!(runs.iter().all(|it| it.links.is_empty()));
+        let are_joined = runs[0].trace == runs[1].trace && runs[0].parent.is_some();
+        assert_eq!(are_joined, parent.is_some());
+    }
 }
 
 #[tokio::test(start_paused = true)]

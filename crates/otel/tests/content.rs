@@ -3,12 +3,18 @@
 use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
-use serde_json::Value;
-use turnstream_otel::{ContentKind, Telemetry};
+use serde_json::{Value, json};
+use turnstream::agent::hook;
+use turnstream::provider::{Reply, Scripted};
+use turnstream::{Agent, History, Item};
+use turnstream_otel::{ContentKind, Telemetry, TelemetryExt};
 
 use crate::recorder::Recorder;
-use crate::scenarios::{SECRET, scenario};
-use crate::trees::recorded_telemetry;
+use crate::scenarios::{SECRET, agent, answer, model, scenario, usage};
+use crate::trees::{recorded_telemetry, silent_meter};
+
+/// The environment variable that enables content.
+pub(crate) const VARIABLE: &str = "OTEL_INSTRUMENTATION_GENAI_CAPTURE_MESSAGE_CONTENT";
 
 async fn record(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Recorder {
     let recorder = Recorder::default();
@@ -55,6 +61,73 @@ async fn a_hook_edits_or_drops_content() {
     assert_eq!(look.get("gen_ai.tool.call.result"), None);
     assert!(!format!("{:?}", recorder.spans()).contains(SECRET));
     assert_eq!(kinds.lock().unwrap().len(), 8);
+}
+
+/// An agent whose hooks mask the secret in requests and in results.
+fn masking_agent(model: &Scripted) -> Agent {
+    let mask_result = hook::after_tool(|_, _, result| {
+        result.content = result.content.text().replace(SECRET, "***").into();
+    });
+    let mask_request = hook::transform_context(|_, context| async move {
+        let masked = context.iter().map(|item| match item.as_user() {
+            Some(content) => Item::user(content.text().replace(SECRET, "***")),
+            None => item.clone(),
+        });
+        History::from_items(context.id().to_owned(), masked.collect::<Vec<_>>())
+    });
+    agent(model.clone()).with_hook(mask_result).with_hook(mask_request)
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_hooks_that_mask_results_and_requests_have_masked_the_recorded_messages() {
+    let reply = || Reply::new().usage(usage(100, 10));
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder).with_content(true);
+    let model = model([reply().call("look", json!({})), reply().say("Done.")]);
+    let agent = masking_agent(&model).with_run_observer(telemetry);
+    agent.run(format!("Go. {SECRET}")).collect::<Vec<_>>().await;
+    let spans = recorder.spans();
+    let inputs: Vec<_> = spans.iter().filter_map(|it| it.text("gen_ai.input.messages")).collect();
+    assert_eq!(inputs.len(), 2);
+    for input in inputs {
+        assert!(input.contains("Go. ***") && !input.contains(SECRET), "{input}");
+    }
+    let result = recorder.span("execute_tool look").text("gen_ai.tool.call.result").unwrap();
+    assert_eq!(result, "\"seen ***\"");
+    // The messages are those that were sent.
+    let sent = model.requests()[0].context.iter().next().unwrap().as_user().unwrap().text();
+    assert_eq!(sent, "Go. ***");
+}
+
+#[tokio::test(start_paused = true)]
+async fn without_its_contexts_a_runs_messages_are_those_of_its_events() {
+    let recorder = Recorder::default();
+    let telemetry = recorded_telemetry(&recorder).with_content(true);
+    let run = masking_agent(&model([answer("Done.")])).run(format!("Go. {SECRET}"));
+    run.with_telemetry(&telemetry).collect::<Vec<_>>().await;
+    // The events do not contain the input.
+    let input = recorder.span("chat m").text("gen_ai.input.messages").unwrap();
+    assert!(input.contains(SECRET), "{input}");
+}
+
+/// The variable that makes the following test a program that prints whether content is recorded.
+const CHILD: &str = "TURNSTREAM_OTEL_CONTENT_CHILD";
+
+#[test]
+fn the_environment_variable_of_a_program_enables_content() {
+    if std::env::var_os(CHILD).is_some() {
+        println!("{:?}", Telemetry::new(Recorder::default(), &silent_meter()));
+        return;
+    }
+    for (value, is_on) in [(None, false), (Some("true"), true), (Some("no_content"), false)] {
+        let mut child = std::process::Command::new(std::env::current_exe().unwrap());
+        let test = "content::the_environment_variable_of_a_program_enables_content";
+        child.args([test, "--exact", "--nocapture"]).env(CHILD, "1").env_remove(VARIABLE);
+        child.envs(value.map(|value| (VARIABLE, value)));
+        let output = child.output().unwrap();
+        let printed = String::from_utf8(output.stdout).unwrap();
+        assert!(printed.contains(&format!("content: {is_on}")), "{value:?}: {printed}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,10 @@ use std::sync::{Arc, Mutex};
 
 use futures::StreamExt;
 use tracing::Level;
-use turnstream::EventStreamExt;
+use turnstream::{EventStreamExt, History};
 
 use crate::recorder::Recorder;
-use crate::scenarios::{SECRET, scenarios};
+use crate::scenarios::{SECRET, agent, answer, model, scenarios};
 use crate::trees::recorded_telemetry;
 
 /// The lines of a log.
@@ -46,6 +46,33 @@ fn log(level: Level) -> String {
     });
     let bytes = lines.0.lock().unwrap().clone();
     String::from_utf8(bytes).unwrap()
+}
+
+#[test]
+fn the_span_of_a_run_has_the_names_of_its_agent_and_its_conversation() {
+    let lines = Lines::default();
+    let writer = lines.clone();
+    let subscriber = tracing_subscriber::fmt()
+        .with_max_level(Level::INFO)
+        .with_ansi(false)
+        .with_writer(move || writer.clone())
+        .finish();
+    tracing::subscriber::with_default(subscriber, || {
+        let agent = agent(model([answer("Hello."), answer("Hello.")])).with_label("greeter");
+        let run = agent.run_from(History::empty("chat-1"), "Hi");
+        futures::executor::block_on(run.with_tracing().collect::<Vec<_>>());
+        futures::executor::block_on(
+            agent.run("Hi").map(|it| it).with_tracing().collect::<Vec<_>>(),
+        );
+    });
+    let log = String::from_utf8(lines.0.lock().unwrap().clone()).unwrap();
+    let ends: Vec<_> = log.lines().filter(|line| line.contains("the run has ended")).collect();
+    assert_eq!(ends.len(), 2, "{log}");
+    for name in ["gen_ai.agent.name=\"greeter\"", "gen_ai.conversation.id=\"chat-1\""] {
+        assert!(ends[0].contains(name), "{}", ends[0]);
+    }
+    // A stream of events does not contain them.
+    assert!(!ends[1].contains("gen_ai.agent.name"), "{}", ends[1]);
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod exporters;
 mod log;
 mod metrics;
 mod otlp;
+mod pictures;
 mod propagation;
 mod recorder;
 mod scenarios;

@@ -9,10 +9,13 @@ use opentelemetry_sdk::metrics::data::{
     AggregatedMetrics, MetricData, ResourceMetrics, ScopeMetrics,
 };
 use opentelemetry_sdk::metrics::{InMemoryMetricExporter, PeriodicReader, SdkMeterProvider};
+use turnstream::error::Error;
+use turnstream::event::Event;
 use turnstream_otel::{Conventions, Telemetry};
 
 use crate::recorder::Recorder;
 use crate::scenarios::{TokioClock, scenario, scenarios};
+use crate::trees::{check_rows, expected_usage};
 
 /// A point of a metric: its labels, the number of recorded values, and the sum of those that are
 /// whole numbers.
@@ -63,15 +66,23 @@ async fn measure(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Poi
 
 /// Runs a scenario, and returns its metrics.
 async fn collect(name: &str, change: impl FnOnce(Telemetry) -> Telemetry) -> Vec<ResourceMetrics> {
+    collect_with_events(name, change).await.0
+}
+
+/// Runs a scenario, and returns its metrics and its events.
+async fn collect_with_events(
+    name: &str,
+    change: impl FnOnce(Telemetry) -> Telemetry,
+) -> (Vec<ResourceMetrics>, Vec<Result<Event, Error>>) {
     let exporter = InMemoryMetricExporter::default();
     let reader = PeriodicReader::builder(exporter.clone()).build();
     let provider = SdkMeterProvider::builder().with_reader(reader).build();
     let telemetry = Telemetry::new(Recorder::default(), &provider.meter("tests"));
     let telemetry = change(telemetry.with_clock(TokioClock::new()));
     let scenario = scenario(name);
-    (scenario.start)(&telemetry).collect::<Vec<_>>().await;
+    let events = (scenario.start)(&telemetry).collect().await;
     provider.force_flush().unwrap();
-    exporter.get_finished_metrics().unwrap()
+    (exporter.get_finished_metrics().unwrap(), events)
 }
 
 fn total(points: &Points, name: &str) -> (u64, u64) {
@@ -175,10 +186,60 @@ async fn metrics_have_the_labels_that_the_conventions_define() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn each_label_of_the_conventions_is_recorded_unless_the_table_has_a_reason() {
+    for (conventions, table) in [
+        (Conventions::GenAi0_1, include_str!("conventions.tsv")),
+        (Conventions::General1_41, include_str!("conventions_1_41.tsv")),
+    ] {
+        let mut found = BTreeSet::new();
+        for scenario in scenarios() {
+            let change = |it: Telemetry| it.with_conventions(conventions).with_chunk_times();
+            for (name, points) in measure(scenario.name, change).await {
+                let labels = points.iter().flat_map(|point| point.labels.keys());
+                found.extend(labels.map(|label| (name.clone(), label.clone())));
+            }
+        }
+        let is_found = |name: &str, label: &str| found.contains(&(name.into(), label.into()));
+        check_rows(table, |name| name.contains('.'), is_found);
+        for (name, label) in &found {
+            let row = format!("\n{name}\t{label}\t");
+            assert!(table.contains(&row), "{conventions:?}: {name} has {label}");
+        }
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_counters_of_tokens_add_up_to_the_usage_of_the_outcomes() {
+    let mut compared = 0;
+    for scenario in scenarios() {
+        let (metrics, events) = collect_with_events(scenario.name, |it| it).await;
+        let points = points_of(&metrics);
+        let Some(outcome) = events.iter().flatten().find_map(Event::outcome) else { continue };
+        let usage = expected_usage(scenario, outcome);
+        for (kind, tokens) in [
+            ("input_tokens", usage.input_tokens),
+            ("output_tokens", usage.output_tokens),
+            ("cache_read.input_tokens", usage.cache_read_input_tokens),
+            ("cache_write.input_tokens", usage.cache_write_input_tokens),
+            ("reasoning.output_tokens", usage.reasoning_tokens),
+        ] {
+            let (_, counted) = total(&points, &format!("gen_ai.client.inference.usage.{kind}"));
+            assert_eq!(counted, tokens, "{}: {kind}", scenario.name);
+        }
+        compared += 1;
+    }
+    println!("{compared} outcomes compared with counters");
+    assert!(compared > 30, "{compared} outcomes");
+}
+
+#[tokio::test(start_paused = true)]
 async fn older_metrics_replace_the_newer_ones_if_they_are_selected() {
     let older = |it: Telemetry| it.with_conventions(Conventions::General1_41);
     let points = measure("an answer", older).await;
     assert_eq!(total(&points, "gen_ai.client.token.usage"), (2, 110));
     assert_eq!(total(&points, "gen_ai.client.operation.duration").0, 1);
-    assert!(points.keys().all(|name| !name.contains("inference.")), "{:?}", points.keys());
+    let names: Vec<_> = points.keys().map(String::as_str).collect();
+    let first_chunk = "gen_ai.client.operation.time_to_first_chunk";
+    let expected = ["gen_ai.client.operation.duration", first_chunk, "gen_ai.client.token.usage"];
+    assert_eq!(names, expected);
 }

@@ -5,7 +5,6 @@
 mod environment;
 #[path = "../../../tests/invariants/worlds/oracle.rs"]
 mod oracle;
-#[expect(dead_code, reason = "not all lists of scripts are used")]
 #[path = "../../../tests/invariants/worlds/script.rs"]
 mod script;
 #[expect(dead_code, reason = "not all disturbances are used")]
@@ -96,8 +95,10 @@ fn at_every_drop_and_interrupt_of_the_small_worlds_all_spans_have_ended() {
     let scripts = [
         script::one_turn_scripts(),
         script::approval_scripts(),
+        script::user_input_scripts(expects_more_turns),
         script::two_turn_scripts(expects_more_turns),
         script::three_turn_scripts(expects_more_turns),
+        script::repeating_scripts(expects_more_turns),
     ];
     let runtime = clock::paused_runtime();
     let stage = Environment::new();

@@ -65,6 +65,8 @@ async fn a_retracted_turn_has_a_span_of_its_own_with_an_error_and_its_usage() {
         let chats: Vec<_> = spans.iter().filter(|it| it.name == "chat m").collect();
         assert_eq!(chats.len(), 2, "{name}");
         assert_eq!(finish_reason(chats[0]), "error");
+        let retracted = [0, 1].map(|at: usize| chats[at].get("turnstream.retracted").is_some());
+        assert_eq!(retracted, [true, false], "{name}");
         assert_eq!(chats[0].number("gen_ai.usage.input_tokens"), 100, "{name}");
         assert_eq!(chats[0].status, Status::error(""));
         assert_eq!(finish_reason(chats[1]), "stop");
@@ -131,6 +133,7 @@ async fn the_end_of_a_run_is_described_by_the_attributes_of_its_span() {
     for (name, reason, phase, error_type) in [
         ("an answer", "completed", None, None),
         ("an approval that is pending", "pending", None, None),
+        ("a run that is stopped after a turn", "stopped", None, None),
         ("an interrupt of a response", "interrupted", Some("streaming"), Some("interrupted")),
         ("an interrupt of a tool", "interrupted", Some("tools"), Some("interrupted")),
         ("a failure of the first request", "provider_error", None, Some("auth")),
@@ -151,6 +154,104 @@ async fn the_end_of_a_run_is_described_by_the_attributes_of_its_span() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn an_interrupt_has_the_lane_in_which_it_came() {
+    for (name, lane, phase) in [
+        ("an interrupt of a response", "interrupt", "streaming"),
+        ("an interrupt of a turn", "interrupt_turn", "streaming"),
+        ("an interrupt of a tool", "interrupt", "tools"),
+        ("an interrupt of the model while a tool runs", "interrupt_turn", "tools"),
+    ] {
+        let agent = run(name).await.span("invoke_agent main");
+        let found = ["lane", "phase"].map(|it| agent.text(&format!("turnstream.interrupted.{it}")));
+        assert_eq!(found, [lane, phase].map(|it| Some(it.to_owned())), "{name}");
+    }
+    let other = run("a turn that is interrupted by new input").await.span("invoke_agent main");
+    assert_eq!(other.get("turnstream.interrupted.lane"), None);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_outcome_of_a_run_is_described_by_counts() {
+    let of = |name: &'static str| async move { run(name).await.span("invoke_agent main") };
+    let answer = of("an answer").await;
+    assert_eq!(answer.number("turnstream.turns.count"), 1);
+    for absent in ["pending.count", "undelivered.count", "evidence.proven", "cost_micros"] {
+        assert_eq!(answer.get(&format!("turnstream.{absent}")), None, "{absent}");
+    }
+    assert_eq!(answer.get("turnstream.partial"), Some(&Value::Bool(false)));
+    let cut = of("an interrupt of a response").await;
+    assert_eq!(cut.get("turnstream.partial"), Some(&Value::Bool(true)));
+    assert_eq!(of("an approval that is pending").await.number("turnstream.pending.count"), 1);
+    let stopped = of("a run that is stopped after a turn").await;
+    assert_eq!(stopped.number("turnstream.undelivered.count"), 1);
+    let proven = of("a proof, and its cost").await;
+    assert_eq!(proven.number("turnstream.turns.count"), 2);
+    assert_eq!(proven.get("turnstream.evidence.proven"), Some(&Value::Bool(true)));
+    assert_eq!(proven.number("turnstream.evidence.count"), 1);
+    // Two requests with 100 tokens of input each, half of them read from the cache and a quarter
+    // written to it, and with 10 of output: 107.5 each, rounded.
+    assert_eq!(proven.number("turnstream.cost_micros"), 216);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_has_the_number_of_its_turn_and_why_it_was_sent() {
+    let recorder = run("reasoning that is refused").await;
+    let spans = recorder.spans();
+    let turns: Vec<_> = spans
+        .iter()
+        .filter(|it| it.name == "chat m")
+        .map(|it| (it.number("turnstream.turn"), it.text("turnstream.transition")))
+        .collect();
+    let transition = |name: &str| Some(name.to_owned());
+    let expected = [(1, None), (2, transition("next_turn")), (3, transition("reasoning_refused"))];
+    assert_eq!(turns, expected);
+}
+
+#[tokio::test(start_paused = true)]
+async fn rewritten_items_are_an_event_that_counts_them() {
+    for (scenario, event) in [
+        ("a tombstone", "turnstream.tombstoned"),
+        ("reasoning that is refused", "turnstream.reasoning_dropped"),
+    ] {
+        let agent = run(scenario).await.span("invoke_agent main");
+        for count in ["turnstream.items.count", "turnstream.items.replaced"] {
+            assert_eq!(event_value(&agent, event, count), Value::I64(1), "{scenario}");
+        }
+        let other = agent.events.iter().any(|(name, _)| name == "turnstream.compacted");
+        assert!(!other, "{scenario}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_request_for_an_approval_is_an_event_with_the_call() {
+    let agent = run("an approval that is granted").await.span("invoke_agent main");
+    let value = |attribute| event_value(&agent, "turnstream.approval_requested", attribute);
+    assert_eq!(value("gen_ai.tool.name").as_str(), "drop");
+    let call = run("an approval that is granted").await.span("execute_tool drop");
+    assert_eq!(call.get("gen_ai.tool.call.id"), Some(&value("gen_ai.tool.call.id")));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_call_whose_sub_agent_waits_is_suspended() {
+    let recorder = run("a pending approval of a sub-agent").await;
+    let call = recorder.span("execute_tool inner");
+    assert_eq!(call.text("turnstream.tool.result").as_deref(), Some("suspended"));
+    assert_eq!(call.get("error.type"), None);
+    assert_eq!(call.status, Status::Unset);
+}
+
+#[tokio::test(start_paused = true)]
+async fn the_model_of_a_run_is_recorded_unless_its_requests_have_several() {
+    let model = |name: &'static str| async move {
+        run(name).await.span("invoke_agent main").text("gen_ai.request.model")
+    };
+    assert_eq!(model("parallel tools").await.as_deref(), Some("m"));
+    // The request of a summary does not count.
+    assert_eq!(model("a compaction").await.as_deref(), Some("m"));
+    assert_eq!(model("a fallback").await, None);
+    assert_eq!(model("a refused input").await, None);
+}
+
+#[tokio::test(start_paused = true)]
 async fn an_interrupted_turn_of_a_wrapped_provider_has_its_model_and_its_service_tier() {
     let chat = run("an interrupt of a turn").await.span("chat m");
     assert_eq!(chat.text("gen_ai.response.model").as_deref(), Some("m"));
@@ -161,7 +262,8 @@ async fn an_interrupted_turn_of_a_wrapped_provider_has_its_model_and_its_service
 #[tokio::test(start_paused = true)]
 async fn a_compaction_is_a_request_with_a_purpose_and_marks_later_requests() {
     let recorder = run("a compaction").await;
-    let compaction = recorder.span("chat");
+    let compaction = recorder.span("chat small");
+    assert_eq!(compaction.text("gen_ai.request.model").as_deref(), Some("small"));
     assert_eq!(compaction.text("turnstream.request.purpose").as_deref(), Some("compaction"));
     assert_eq!(compaction.number("gen_ai.usage.input_tokens"), 50);
     let spans = recorder.spans();
@@ -173,6 +275,16 @@ async fn a_compaction_is_a_request_with_a_purpose_and_marks_later_requests() {
     assert_eq!(compacted, [false, false, false, true]);
     let agent = recorder.span("invoke_agent main");
     event_value(&agent, "turnstream.compacted", "turnstream.items.replaced");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_compaction_that_fails_has_a_span_only_if_it_used_tokens() {
+    let failed = run("a compaction that fails after it has used tokens").await.span("chat");
+    assert_eq!(failed.text("turnstream.request.purpose").as_deref(), Some("compaction"));
+    assert_eq!(failed.text("error.type").as_deref(), Some("compaction_failed"));
+    assert_eq!(failed.number("gen_ai.usage.input_tokens"), 50);
+    let agent = run("a compaction that fails").await.span("invoke_agent main");
+    assert!(agent.events.is_empty(), "{:?}", agent.events);
 }
 
 #[tokio::test(start_paused = true)]
@@ -294,6 +406,35 @@ async fn the_wait_for_a_pool_is_an_event_outside_of_the_requests_span() {
     let spans = recorder.spans();
     let chat = spans.iter().rfind(|it| it.parent == Some(second.id)).unwrap();
     assert!((chat.seconds() - 30.0).abs() < 0.1 && second.seconds() > 59.0);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_wait_for_a_pool_that_the_end_of_the_run_cuts_off_is_an_event_too() {
+    type End = fn(&turnstream::RunHandle);
+    let ends: [End; 2] = [|it| it.interrupt(), |it| it.interrupt_turn()];
+    for end in ends {
+        let recorder = Recorder::default();
+        let telemetry = recorded_telemetry(&recorder);
+        let pool = Pool::new(1_000_000).with_max_concurrency(NonZeroUsize::MIN);
+        let slow = answer("Slow.").delay(Duration::from_secs(30));
+        let agent = agent(model([slow])).with_budget(Budget::new().with_pool(pool));
+        let [first, second] = ["first", "second"].map(|name| {
+            let spans = telemetry.start_run().with_agent_name(name);
+            let run = agent.run("Go.").with_data(spans.contexts());
+            (run.handle(), run.with_telemetry(spans).collect::<Vec<_>>())
+        });
+        let handle = second.0;
+        let stop = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            end(&handle);
+        };
+        futures::join!(first.1, second.1, stop);
+        let second = recorder.span("invoke_agent second");
+        assert!(second.seconds() < 11.0, "{}", second.seconds());
+        let wait = event_value(&second, "turnstream.pool_wait", "turnstream.wait.duration");
+        let Value::F64(wait) = wait else { panic!("{wait:?}") };
+        assert!((wait - 10.0).abs() < 0.1, "{wait}");
+    }
 }
 
 #[tokio::test(start_paused = true)]

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use futures::StreamExt;
 use opentelemetry::metrics::{Meter, MeterProvider};
 use opentelemetry_sdk::metrics::SdkMeterProvider;
-use turnstream::event::Event;
+use turnstream::event::{Event, Outcome};
 use turnstream::request::{Effort, Options, Output, Reasoning};
 use turnstream::usage::{Billing, Usage};
-use turnstream_otel::Telemetry;
+use turnstream_otel::{Conventions, Telemetry};
 
 use crate::recorder::{RecordedSpan, Recorder};
 use crate::scenarios::{Events, Scenario, TokioClock, agent, answer, model, scenarios, usage};
@@ -18,9 +18,7 @@ pub(crate) fn silent_meter() -> Meter {
 }
 
 pub(crate) fn recorded_telemetry(recorder: &Recorder) -> Telemetry {
-    Telemetry::new(recorder.clone(), &silent_meter())
-        .with_content(false)
-        .with_clock(TokioClock::new())
+    Telemetry::new(recorder.clone(), &silent_meter()).with_clock(TokioClock::new())
 }
 
 /// Starts a scenario's run, with a tracer that keeps its spans.
@@ -61,6 +59,20 @@ pub(crate) fn usage_of(span: &RecordedSpan) -> Usage {
     }
 }
 
+/// The usage of all recorded requests of a scenario.
+pub(crate) fn expected_usage(scenario: &Scenario, outcome: &Outcome) -> Usage {
+    match scenario.name {
+        // Its parent's requests are not recorded.
+        "a recorded sub-agent of an agent that is not" => *outcome.nested_usage,
+        // A run that a tool has started, and the request of a lost attempt, are not part of the
+        // outcome.
+        "a tool that runs an agent" | "a durable run that is killed in a turn" => {
+            outcome.usage + usage(100, 10)
+        }
+        _ => outcome.usage + *outcome.nested_usage,
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn the_usage_of_a_run_is_the_sum_of_the_usage_of_its_spans() {
     let mut compared = 0;
@@ -71,16 +83,7 @@ async fn the_usage_of_a_run_is_the_sum_of_the_usage_of_its_spans() {
         let spans = recorder.spans().into_iter();
         let sum = spans.map(|span| usage_of(&span)).fold(Usage::default(), |sum, it| sum + it);
         let Some(outcome) = outcome else { continue };
-        let expected = match scenario.name {
-            // Its parent's requests are not recorded.
-            "a recorded sub-agent of an agent that is not" => *outcome.nested_usage,
-            // A run that a tool has started, and the request of a lost attempt, are not part of the
-            // outcome.
-            "a tool that runs an agent" | "a durable run that is killed in a turn" => {
-                outcome.usage + usage(100, 10)
-            }
-            _ => outcome.usage + *outcome.nested_usage,
-        };
+        let expected = expected_usage(scenario, outcome);
         assert_eq!(sum, expected, "{}", scenario.name);
         compared += 1;
     }
@@ -90,32 +93,51 @@ async fn the_usage_of_a_run_is_the_sum_of_the_usage_of_its_spans() {
 /// The attributes of the conventions, version 0.1.0.
 const CONVENTIONS: &str = include_str!("conventions.tsv");
 
-/// The attributes that the conventions define for a span, or only the required ones.
-fn defined(span: &str, only_required: bool) -> BTreeSet<&'static str> {
-    let rows = CONVENTIONS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
+/// The attributes of the older conventions.
+const OLDER_CONVENTIONS: &str = include_str!("conventions_1_41.tsv");
+
+/// The attributes that conventions define for a span, or only the required ones.
+fn defined(table: &'static str, span: &str, only_required: bool) -> BTreeSet<&'static str> {
+    let rows = table.lines().map(|line| line.split('\t').collect::<Vec<_>>());
     let rows = rows.filter(|row| row[0] == span && (!only_required || row[2] == "required"));
     rows.map(|row| row[1]).collect()
 }
 
 #[tokio::test(start_paused = true)]
 async fn spans_have_the_required_attributes_and_none_that_the_conventions_do_not_define() {
-    for scenario in scenarios() {
-        let (recorder, events) = start(scenario);
-        events.collect::<Vec<_>>().await;
-        for span in recorder.spans() {
-            let operation = span.name.split(' ').next().unwrap();
-            assert_eq!(span.text("gen_ai.operation.name").as_deref(), Some(operation));
-            let defined_all = defined(operation, false);
+    for (conventions, table) in
+        [(Conventions::GenAi0_1, CONVENTIONS), (Conventions::General1_41, OLDER_CONVENTIONS)]
+    {
+        for (scenario, span) in recorded_spans(conventions).await {
+            let operation = span.text("gen_ai.operation.name").unwrap();
+            assert_eq!(span.name.split(' ').next(), Some(&*operation));
+            let defined_all = defined(table, &operation, false);
             let names: BTreeSet<_> = span.attributes.iter().map(|it| it.key.as_str()).collect();
             for name in &names {
                 let is_known = name.starts_with("turnstream.") || defined_all.contains(name);
-                assert!(is_known, "{}: `{}` has {name}", scenario.name, span.name);
+                assert!(is_known, "{conventions:?}, {scenario}: `{}` has {name}", span.name);
             }
-            for required in defined(operation, true) {
-                assert!(names.contains(required), "`{}` has no {required}", span.name);
+            for required in defined(table, &operation, true) {
+                assert!(names.contains(required), "{conventions:?}: `{}`: {required}", span.name);
             }
         }
     }
+}
+
+/// The spans of all scenarios and of a run with all options, with content.
+async fn recorded_spans(conventions: Conventions) -> Vec<(&'static str, RecordedSpan)> {
+    let telemetry = |recorder: &Recorder| {
+        recorded_telemetry(recorder).with_content(true).with_conventions(conventions)
+    };
+    let recorder = Recorder::default();
+    run_with_all_options(&telemetry(&recorder)).await;
+    let mut spans: Vec<_> = recorder.spans().into_iter().map(|it| ("all options", it)).collect();
+    for scenario in scenarios() {
+        let recorder = Recorder::default();
+        (scenario.start)(&telemetry(&recorder)).collect::<Vec<_>>().await;
+        spans.extend(recorder.spans().into_iter().map(|it| (scenario.name, it)));
+    }
+    spans
 }
 
 /// A run with every option that is an attribute.
@@ -150,24 +172,31 @@ async fn run_with_all_options(telemetry: &Telemetry) {
 
 #[tokio::test(start_paused = true)]
 async fn each_attribute_of_the_conventions_is_recorded_unless_the_table_has_a_reason() {
-    let mut found = BTreeSet::new();
-    let recorder = Recorder::default();
-    let telemetry = recorded_telemetry(&recorder).with_content(true);
-    run_with_all_options(&telemetry).await;
-    for scenario in scenarios() {
-        (scenario.start)(&telemetry).collect::<Vec<_>>().await;
+    for (conventions, table) in
+        [(Conventions::GenAi0_1, CONVENTIONS), (Conventions::General1_41, OLDER_CONVENTIONS)]
+    {
+        let mut found = BTreeSet::new();
+        for (_, span) in recorded_spans(conventions).await {
+            let operation = span.text("gen_ai.operation.name").unwrap();
+            let attributes = span.attributes.iter();
+            found.extend(attributes.map(|it| (operation.clone(), it.key.to_string())));
+        }
+        let is_found = |span: &str, name: &str| found.contains(&(span.to_owned(), name.to_owned()));
+        check_rows(table, |name| !name.contains('.'), is_found);
     }
-    for span in recorder.spans() {
-        let operation = span.text("gen_ai.operation.name").unwrap();
-        let attributes = span.attributes.iter();
-        found.extend(attributes.map(|it| (operation.clone(), it.key.to_string())));
-    }
-    let rows = CONVENTIONS.lines().map(|line| line.split('\t').collect::<Vec<_>>());
-    let spans = ["invoke_agent", "chat", "execute_tool"];
+}
+
+/// Checks that the attributes of a table are recorded, except for those with a reason.
+pub(crate) fn check_rows(
+    table: &str,
+    is_checked: impl Fn(&str) -> bool,
+    is_recorded: impl Fn(&str, &str) -> bool,
+) {
+    let rows = table.lines().filter(|line| !line.starts_with('#'));
+    let rows = rows.map(|line| line.split('\t').collect::<Vec<_>>());
     let mut wrong = Vec::new();
-    for row in rows.filter(|row| spans.contains(&row[0])) {
-        let is_recorded = found.contains(&(row[0].to_owned(), row[1].to_owned()));
-        if is_recorded == row.get(3).is_some() {
+    for row in rows.filter(|row| is_checked(row[0])) {
+        if is_recorded(row[0], row[1]) == row.get(3).is_some() {
             wrong.push(row.join(" "));
         }
     }

@@ -247,7 +247,9 @@ async fn attempt_compaction(
                 let fits = |history: &History| goal.is_reached(history);
                 ready(Ok(Truncator::new().plan_to_fit(history, fits))).boxed()
             }
-            CompactorSetting::Custom(compactor) => compactor.compact(history),
+            CompactorSetting::Custom(compactor) => {
+                compactor.compact_traced(history, run_now.trace_context())
+            }
             CompactorSetting::Disabled => ready(Ok(None)).boxed(),
         };
         let finish = |compaction| finish(&goal, compaction, history);
@@ -307,15 +309,15 @@ fn compaction_event(
         Ok(compaction) => {
             let Compaction { from, to, items, usage, model } = compaction?;
             run.charge_helper(state, usage, model.as_deref());
-            Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
+            Some(Event::Rewritten { why, from, to, items, usage: usage.into(), model })
         }
         Err(error) => {
             run.hooks().on_failure(state, &error);
             let usage = CompactionFailure::usage_of(&error);
             run.charge_helper(state, usage, None);
             let paid = usage != Usage::default();
-            let usage = usage.into();
-            paid.then_some(Event::Rewritten { why, from: 0, to: 0, items: Vec::new(), usage })
+            let (items, usage) = (Vec::new(), usage.into());
+            paid.then_some(Event::Rewritten { why, from: 0, to: 0, items, usage, model: None })
         }
     }
 }

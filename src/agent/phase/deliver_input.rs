@@ -158,7 +158,7 @@ fn next_owner_change(
         }
         let TombstoneEdit { from, to, items } = next(&control.inbox.tombstone_queue)?;
         let (why, usage) = (RewriteReason::Tombstoned, Usage::default());
-        Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
+        Some(Event::Rewritten { why, from, to, items, usage: usage.into(), model: None })
     });
     if let Some(Event::HelperUsage { purpose, model, usage }) = &event {
         // The event may be a stored one, and the report may come from the stored value of an

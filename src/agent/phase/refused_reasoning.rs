@@ -19,5 +19,5 @@ pub(in crate::agent) fn reasoning_removal(history: &History, model: &str) -> Opt
     };
     let items = history.iter().take(to).skip(from).map(rewritten).collect();
     let (why, usage) = (RewriteReason::ReasoningRefused, Usage::default());
-    Some(Event::Rewritten { why, from, to, items, usage: usage.into() })
+    Some(Event::Rewritten { why, from, to, items, usage: usage.into(), model: None })
 }

@@ -14,7 +14,6 @@ use crate::agent::settings::offered_tools;
 use crate::error::{Error, ErrorKind};
 use crate::event::Transition;
 use crate::lock::lock_ignoring_poison;
-use crate::propagation::TraceContexts;
 use crate::provider::should_fall_back;
 use crate::request::{Request, ToolChoice, has_unknown_token, restore_tokens};
 use crate::stream::{InterruptTurn, TurnStream, seal};
@@ -48,6 +47,9 @@ pub(in crate::agent) async fn next_request(
     budget.check_rate(&rate)?;
     if !wait_for_pool(run, &counted, &request, &rate).await? {
         return Ok((state, None));
+    }
+    if let Some(contexts) = run.trace_contexts() {
+        contexts.set_request_input(&request.context);
     }
     let is_whole_kit = run.toolkit().offers_all(&request.tools);
     let offered = (!is_whole_kit).then(|| request.tools.clone());
@@ -163,9 +165,7 @@ fn stream_turn(run: RunShared, state: State, mut request: Request) -> TurnStream
         });
     }
     // A hook may have set a context.
-    if let (None, Some(contexts)) =
-        (&request.trace_context, run.control().tools.data().get::<TraceContexts>())
-    {
+    if let (None, Some(contexts)) = (&request.trace_context, run.trace_contexts()) {
         request.trace_context = contexts.request();
     }
     run.control().work.request_in_flight.set(true);

@@ -45,7 +45,8 @@ pub(super) async fn provider_token_count(
     if estimate <= limit / 2 && !has_uncounted_media(&request.context) {
         return None;
     }
-    let (now, state_now, request) = (run.clone(), state.clone(), request.clone());
+    let (now, state_now, mut request) = (run.clone(), state.clone(), request.clone());
+    request.trace_context = run.trace_context();
     let count = async move {
         let counting = || match now.provider(&state_now).count_tokens(&request) {
             Some(count) => count.map(|made| made.map(Some)).boxed(),

@@ -1,6 +1,7 @@
 //! Waits for pool capacity before a request is sent.
 
 use std::pin::pin;
+use std::sync::Arc;
 use std::task::Poll;
 
 use tokio::time::Instant;
@@ -57,32 +58,49 @@ async fn acquire_pool_capacity(
         Some(_) => 0,
         None => run.settings.limits.budget.wrap_up_tokens(),
     };
-    let started_at = Instant::now();
+    let mut wait = PoolWait::start(run);
     let first = admission.replace_yielded_queue_position(false);
-    let mut waited = false;
     let reservation = pool.reserve_amount(amount, keeping).at_front(first);
     let yield_position = || {
         admission.replace_yielded_queue_position(true);
         false
     };
-    let Some(reservation) = await_capacity(run, &mut waited, reservation).await else {
+    let Some(reservation) = await_capacity(run, &mut wait, reservation).await else {
         return yield_position();
     };
     let Ok(reservation) = reservation else { return false };
     let slot = pool.queue_for_slot().at_front(first);
-    let Some(slot) = await_capacity(run, &mut waited, slot).await else {
+    let Some(slot) = await_capacity(run, &mut wait, slot).await else {
         drop(reservation);
         return yield_position();
     };
-    if waited && let Some(contexts) = run.control().tools.data().get::<TraceContexts>() {
-        contexts.add_pool_wait(started_at.elapsed());
-    }
-    if waited && should_recheck_before_sending(run, state) {
+    if wait.has_waited && should_recheck_before_sending(run, state) {
         drop((slot, reservation));
         return yield_position();
     }
     admission.hold_capacity(HeldCapacity { _slot: slot, _reservation: reservation });
     true
+}
+
+/// A wait for capacity. Its time is recorded when it is dropped, also if the run ends meanwhile.
+struct PoolWait {
+    started_at: Instant,
+    has_waited: bool,
+    contexts: Option<Arc<TraceContexts>>,
+}
+
+impl PoolWait {
+    fn start(run: &RunShared) -> Self {
+        Self { started_at: Instant::now(), has_waited: false, contexts: run.trace_contexts() }
+    }
+}
+
+impl Drop for PoolWait {
+    fn drop(&mut self) {
+        if let (true, Some(contexts)) = (self.has_waited, &self.contexts) {
+            contexts.add_pool_wait(self.started_at.elapsed());
+        }
+    }
 }
 
 /// Returns whether something has happened that may change the decision to send the request.
@@ -109,11 +127,11 @@ pub(super) fn estimate_request(run: &RunShared, request: &Request) -> u64 {
     counted.unwrap_or_else(|| estimate_request_tokens(request, &BytesDiv4))
 }
 
-/// Awaits a future, and sets `waited` to `true` if any poll of the future returns `Pending`.
+/// Awaits a future, and records in `wait` whether any poll of the future returns `Pending`.
 /// Returns `None` if, meanwhile, a handle stops the run after its turn or interrupts the model.
 async fn await_capacity<F: Future>(
     run: &RunShared,
-    waited: &mut bool,
+    wait: &mut PoolWait,
     future: F,
 ) -> Option<F::Output> {
     let signals = &run.control().signals;
@@ -121,7 +139,7 @@ async fn await_capacity<F: Future>(
     std::future::poll_fn(|cx| match future.as_mut().poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),
         Poll::Pending => {
-            *waited = true;
+            wait.has_waited = true;
             match signals.stop_requested.get() || signals.turn_interrupted.get() {
                 true => Poll::Ready(None),
                 false => Poll::Pending,

@@ -16,6 +16,8 @@ use crate::item::Item;
 use crate::item::{Grant, History, PendingCall, truncate_middle};
 use crate::journal::Journal;
 use crate::tool::{OpenPoll, Verdict};
+#[cfg(feature = "tracing")]
+use crate::trace::RunDescription;
 use crate::usage::Usage;
 
 /// The maximum length of the reason for an interrupt, in bytes.
@@ -124,6 +126,15 @@ impl RunHandle {
     /// Records that, from now on, verdicts can come only from handles.
     pub(crate) fn require_external_handle(&self) {
         self.control.verdicts.requires_external_handle.set(true);
+    }
+
+    /// Returns the information about the run that its events do not contain.
+    #[cfg(feature = "tracing")]
+    pub(crate) fn description(&self) -> RunDescription {
+        RunDescription {
+            agent_name: self.control.sub_agents.label().to_owned(),
+            conversation_id: self.journal.history().id().to_owned(),
+        }
     }
 
     /// Interrupts the run. When the run is next polled, it drops the open request and the running

@@ -25,8 +25,11 @@ use crate::error::{Error, ErrorKind, catch_panic};
 use crate::event::{AppendReason, BudgetExceeded, BudgetKind, EndReason, Event, Outcome};
 use crate::item::{Grant, History, Item, StopReason, ToolResult};
 use crate::journal::{DroppedCalls, Interruption, Journal, RunEnd};
+use crate::propagation::InterruptLane;
 use crate::stream::{StateCell, Step, loop_with_state};
 use crate::tool::{RunData, ToolContext};
+#[cfg(feature = "tracing")]
+use crate::trace::WithTracing;
 use crate::turn::TurnEvent;
 use crate::world::{EffectKind, Effects, LoopControl, LoopEnd, TimeLimitReached};
 
@@ -261,6 +264,16 @@ impl Run {
         }
     }
 
+    /// Reports the run to the subscriber of the crate `tracing`, like
+    /// [`EventStreamExt::with_tracing`](crate::EventStreamExt::with_tracing). The run's span also
+    /// has the agent's [label](crate::Agent::with_label) and the id of the history.
+    #[cfg(feature = "tracing")]
+    #[cfg_attr(docsrs, doc(cfg(feature = "tracing")))]
+    pub fn with_tracing(self) -> impl Stream<Item = Result<Event, Error>> {
+        let description = self.shared.handle.description();
+        WithTracing::new(self, description)
+    }
+
     /// Returns a handle through which other code can control the run, even while an adapter owns
     /// the run.
     pub fn handle(&self) -> RunHandle {
@@ -292,6 +305,7 @@ impl Run {
         time_up: Option<BudgetExceeded>,
     ) {
         if error.is_some() || time_up.is_some() || matches!(reason, EndReason::Interrupted(_)) {
+            self.record_interrupt(reason, InterruptLane::Run);
             self.notify_world_ended(LoopEnd {
                 error: error.clone(),
                 time_limit_reached: time_up.map(TimeLimitReached::End),
@@ -332,6 +346,14 @@ impl Run {
         self.shared.control().observers.cancel_all(self.shared.hooks());
         self.shared.finish_request();
         self.record_dropped_calls();
+    }
+
+    /// Stores for telemetry code how the run was interrupted, if it ends with an interrupt.
+    fn record_interrupt(&self, reason: EndReason, lane: InterruptLane) {
+        if let (EndReason::Interrupted(_), Some(contexts)) = (reason, self.shared.trace_contexts())
+        {
+            contexts.set_interrupt_lane(lane);
+        }
     }
 
     /// Returns the reason for the interrupt, if the run ends with an interrupt.
@@ -387,6 +409,7 @@ impl Run {
         if let Some(added) = added {
             control.tools.update_data(|data| data.insert(added));
         }
+        control.helpers.set_trace_contexts(shared.trace_contexts());
     }
 
     /// Ends a replayed loop at the point where the recorded run's loop ended.
@@ -610,6 +633,7 @@ impl Run {
             Some(error) => self.end_loop(EndReason::from_error(&error), Some(error), None),
             None => {
                 let reason = self.state.get().end.reason.unwrap_or(EndReason::Stopped);
+                self.record_interrupt(reason, InterruptLane::Turn);
                 self.drop_loop(reason, None, None);
             }
         }

@@ -17,6 +17,7 @@ use crate::agent::{RunHandle, State};
 use crate::error::Error;
 use crate::event::BudgetExceeded;
 use crate::item::{History, StopReason};
+use crate::propagation::{TraceContext, TraceContexts};
 use crate::provider::Provider;
 use crate::tool::Toolkit;
 use crate::turn::Turn;
@@ -40,6 +41,16 @@ impl RunShared {
 
     pub(in crate::agent) fn hooks(&self) -> &Hooks {
         &self.settings.hooks
+    }
+
+    /// Returns the trace contexts in the run's data, if telemetry code has added them.
+    pub(in crate::agent) fn trace_contexts(&self) -> Option<Arc<TraceContexts>> {
+        self.control().tools.data().get()
+    }
+
+    /// Returns the trace context of the run, for a request that is not a turn.
+    pub(in crate::agent) fn trace_context(&self) -> Option<TraceContext> {
+        self.trace_contexts()?.current()
     }
 
     /// Performs an effect in which hooks decide. The effect's value also contains the usage that

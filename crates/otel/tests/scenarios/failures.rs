@@ -6,7 +6,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use turnstream::agent::Limits;
 use turnstream::agent::hook::{self, CallDecision, StopDecision};
-use turnstream::context::{Compaction, Window, compactor_fn};
+use turnstream::context::{Compaction, CompactionFailure, Window, compactor_fn};
 use turnstream::error::{Error, ErrorKind};
 use turnstream::item::{History, Media, MediaSource, Part};
 use turnstream::provider::{Provider, Reply, Scripted};
@@ -153,6 +153,17 @@ pub(super) const SCENARIOS: &[Scenario] = &[
             run_of(&agent.with_window(window).with_compactor(compactor), telemetry)
         },
         trees: "invoke_agent main\n  chat m\n  execute_tool look\n  chat m\n",
+    },
+    Scenario {
+        name: "a compaction that fails after it has used tokens",
+        start: |telemetry| {
+            let failure = CompactionFailure::attach_usage(error(ErrorKind::Filtered), usage(50, 5));
+            let compactor = compactor_fn(move |_: &History| Err(failure.clone()));
+            let window = Window::new(100).with_threshold_percent(1);
+            let agent = agent(model([answer("Done.")]));
+            run_of(&agent.with_window(window).with_compactor(compactor), telemetry)
+        },
+        trees: "invoke_agent main\n  chat !compaction_failed\n  chat m\n",
     },
     Scenario {
         name: "a request that does not fit, and a compaction",

@@ -8,18 +8,19 @@ use std::time::{Duration, SystemTime};
 use futures::stream::{BoxStream, StreamExt, unfold};
 use serde_json::json;
 use tokio::time::{Instant, sleep};
+use turnstream::agent::evidence::RequireEvidence;
 use turnstream::agent::hook::{self, StopDecision};
 use turnstream::agent::{Budget, Limits, Run};
 use turnstream::context::{Summarizer, Window};
 use turnstream::env::Clock;
 use turnstream::error::{Error, ErrorKind};
 use turnstream::event::Event;
-use turnstream::item::{GrantDuration, GrantScope, History};
+use turnstream::item::{Evidence, GrantDuration, GrantScope, History};
 use turnstream::provider::{Fallback, Provider, Reply, Retry, Scripted};
 use turnstream::request::Request;
 use turnstream::stream::{Step, loop_stream};
 use turnstream::tool::{Tool, ToolSpec, Verdict};
-use turnstream::usage::{Billing, Usage};
+use turnstream::usage::{Billing, Price, Prices, Usage};
 use turnstream::{Agent, Item};
 use turnstream_otel::{RunTelemetry, Telemetry, TelemetryExt};
 
@@ -34,6 +35,8 @@ pub(crate) struct Scenario {
     pub(crate) start: fn(&Telemetry) -> Events,
     pub(crate) trees: &'static str,
 }
+
+const PRICE: Price = Price { input: 1.0, output: 2.0, cache_read: 0.5, cache_write: 1.5 };
 
 /// The paused clock of tokio as a clock with dates.
 #[derive(Clone, Copy)]
@@ -145,7 +148,7 @@ fn run_of(agent: &Agent, telemetry: &Telemetry) -> Events {
 }
 
 /// The run's events. `act` is called with each event before it is yielded.
-fn acting(
+pub(crate) fn acting(
     agent: &Agent,
     telemetry: &Telemetry,
     act: impl Fn(&Run, &Event) + Send + Sync + 'static,
@@ -356,7 +359,8 @@ const SCENARIOS: &[Scenario] = &[
             let looks = [300, 700, 800].map(|tokens| long(tokens).call("look", arguments()));
             let last = Reply::text(secret("Done.")).usage(usage(200, 10));
             let summary = Reply::text(secret("A summary.")).usage(usage(50, 5));
-            let summarizer = Summarizer::new(model([summary])).with_keep_turns(1);
+            let summary = Scripted::new([summary]).with_model("small");
+            let summarizer = Summarizer::new(summary).with_keep_turns(1);
             let window = Window::new(1_000);
             let options =
                 turnstream::request::Options { max_output_tokens: Some(100), ..Default::default() };
@@ -373,7 +377,7 @@ const SCENARIOS: &[Scenario] = &[
   execute_tool look
   chat m
   execute_tool look
-  chat
+  chat small
   chat m
 ",
     },
@@ -435,6 +439,7 @@ const SCENARIOS: &[Scenario] = &[
         start: |telemetry| {
             acting(&agent(model([call("look"), answer("Done.")])), telemetry, |run, event| {
                 if event.turn_complete().is_some() {
+                    run.steer(secret("Wait.")).unwrap();
                     run.stop_after_turn();
                 }
             })
@@ -452,6 +457,59 @@ const SCENARIOS: &[Scenario] = &[
             })
         },
         trees: "invoke_agent main !interrupted\n  chat m\n  execute_tool look !interrupted\n",
+    },
+    Scenario {
+        name: "an interrupt of the model while a tool runs",
+        start: |telemetry| {
+            acting(&agent(model([call("look")])), telemetry, |run, event| {
+                if matches!(event, Event::Tool(turnstream::event::ToolEvent::Started { .. })) {
+                    run.interrupt_turn();
+                }
+            })
+        },
+        trees: "invoke_agent main !interrupted\n  chat m\n  execute_tool look\n",
+    },
+    Scenario {
+        name: "a tombstone",
+        start: |telemetry| {
+            acting(&agent(model([call("look"), answer("Done.")])), telemetry, |run, event| {
+                if event.turn_complete().is_some_and(|turn| turn.tool_calls().next().is_some()) {
+                    run.tombstone([0]).unwrap();
+                }
+            })
+        },
+        trees: "invoke_agent main\n  chat m\n  execute_tool look\n  chat m\n",
+    },
+    Scenario {
+        name: "reasoning that is refused",
+        start: |telemetry| {
+            let hidden = Reply::new().think_hidden(SECRET).usage(usage(100, 10));
+            let refused = Reply::error(error(ErrorKind::ReasoningRefused));
+            let model = model([hidden.call("look", arguments()), refused, answer("Done.")]);
+            run_of(&agent(model), telemetry)
+        },
+        trees: "invoke_agent main
+  chat m
+  execute_tool look
+  chat m !reasoning_refused
+  chat m
+",
+    },
+    Scenario {
+        name: "a proof, and its cost",
+        start: |telemetry| {
+            let check = |_, cx: turnstream::tool::ToolContext| async move {
+                cx.record_evidence(Evidence::from_command("test", 0));
+                secret("checked")
+            };
+            let prices = Prices::new().with_price("m", PRICE);
+            let agent = agent(model([call("check"), answer("Done.")]))
+                .with_tool(Tool::raw(spec("check"), check).unwrap())
+                .with_evidence(RequireEvidence::new())
+                .with_budget(Budget::new().with_cost_limit(1.0, prices));
+            run_of(&agent, telemetry)
+        },
+        trees: "invoke_agent main\n  chat m\n  execute_tool check\n  chat m\n",
     },
     Scenario {
         name: "an interrupt of a sub-agent",

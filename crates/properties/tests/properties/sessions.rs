@@ -60,6 +60,7 @@ fn any_event() -> impl Strategy<Value = Event> {
                 to,
                 items,
                 usage: Box::default(),
+                model: None,
             }
         }),
         1 => Just(Event::TurnStarted { turn: 1, model: String::new(), transition: None }),
