@@ -82,26 +82,26 @@
 //!
 //! | floor | modules | what they contain |
 //! |---|---|---|
-//! | 11 | [`durable`] | runs on an engine that resumes them on any machine |
+//! | 12 | [`durable`] | runs on an engine that resumes them on any machine |
 //! | | [`ui`] | runs as responses of a web server, for front ends |
-//! | 10 | [`hub`] | runs that outlive their readers |
+//! | 11 | [`hub`] | runs that outlive their readers |
 //! | | [`supervise`] | many runs as one stream |
-//! | 9 | [`session`] | histories that are stored as they grow |
+//! | 10 | [`session`] | histories that are stored as they grow |
 //! | | [`replay`] | runs that are recorded and replayed |
 //! | | [`task`] | a stream that runs in its own task |
-//! | 8 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
-//! | 7 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, computed from the run's events |
+//! | 9 | [`agent`] | the ready-made loop: `decide`, its body, [`Run`], hooks, budgets, sub-agents |
+//! | 8 | [`journal`] | [`Journal`]: the history, usage and outcome of a run, computed from the run's events |
 //! | | [`context`] | token estimates, and ways to shorten a history |
 //! | | [`world`] | everything that a run needs from its environment, in one trait |
-//! | 6 | [`trace`] | [`Trace`]: one line for each step of a run, computed from the run's events |
-//! | 5 | [`provider`], [`tool`](mod@tool) | models, and the functions that they may call |
-//! | 4 | [`stream`], [`http`] | the loop, and the bytes |
+//! | 7 | [`trace`] | [`Trace`]: one line for each step of a run, computed from the run's events |
+//! | 6 | [`provider`], [`tool`](mod@tool) | models, and the functions that they may call |
+//! | 5 | [`stream`], [`http`] | the loop, and the bytes |
 //! | | [`partial`] | structured answers and arguments, while they arrive |
-//! | 3 | [`event`] | everything that a consumer sees, as data |
+//! | 4 | [`event`] | everything that a consumer sees, as data |
 //! | | [`framing`] | the bytes of an answer, split into frames |
-//! | 2 | [`request`], [`turn`], [`sse`] | a single turn, as data |
+//! | 3 | [`request`], [`turn`], [`sse`] | a single turn, as data |
+//! | 2 | [`propagation`] | the trace contexts that connect requests and tools to a distributed trace |
 //! | 1 | [`item`] | messages, calls and results, and the [`History`] that they form |
-//! | | [`propagation`] | the trace contexts that connect requests and tools to a distributed trace |
 //! | 0 | [`error`], [`usage`], [`env`](mod@env) | errors, token counts, randomness and timers |
 //!
 //! # The guide
