@@ -1,6 +1,6 @@
 //! A single run's log, kept in the memory of a process.
 
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Context, Poll, Waker};
@@ -11,8 +11,13 @@ use futures::stream::{BoxStream, StreamExt};
 
 use crate::env::Deadline;
 use crate::error::Error;
+use crate::hub::log::entry_queue::{EntryQueue, FoundEntry};
 use crate::hub::{EventNumber, LogContent, LogEntry, TooSlow};
 use crate::lock::lock_ignoring_poison;
+
+/// The number of newest entries that stay as they are, so that readers that are only slightly
+/// behind share their events.
+const RECENT: u64 = 16;
 
 /// The log of a single run, in memory. Any number of readers can follow it.
 ///
@@ -26,9 +31,7 @@ pub struct RunLog {
 #[derive(Debug, Default)]
 pub(in crate::hub) struct RunLogState {
     epoch: u64,
-    entries: VecDeque<LogEntry>,
-    /// The number of entries that have been removed.
-    removed: u64,
+    entries: EntryQueue,
     /// The error that readers receive after all entries, if the log contains no end entry.
     closed: Option<Error>,
     /// The error that readers receive after the existing entries while no further entries can be
@@ -132,10 +135,14 @@ impl RunLog {
     /// Returns the entries after a [position](EventNumber::position), except for entries before the
     /// last snapshot. A process writes them again if the server has lost them.
     pub fn entries_after(&self, position: (u64, u64)) -> Vec<LogEntry> {
-        let state = self.lock();
-        let from = usize::try_from(state.last_snapshot() - state.removed).unwrap_or(0);
-        let entries = state.entries.iter().skip(from);
-        entries.filter(|entry| entry.number.position() > position).cloned().collect()
+        let found: Vec<FoundEntry> = {
+            let entries = &self.lock().entries;
+            (entries.last_snapshot()..entries.end())
+                .filter_map(|index| entries.get(index))
+                .collect()
+        };
+        let entries = found.into_iter().map(FoundEntry::into_entry);
+        entries.filter(|entry| entry.number.position() > position).collect()
     }
 
     pub(in crate::hub) fn lock(&self) -> MutexGuard<'_, RunLogState> {
@@ -148,7 +155,7 @@ impl RunLog {
         let mut deadline = Deadline::try_start(limit);
         std::future::poll_fn(|cx| {
             let mut state = lock_ignoring_poison(&self.state);
-            let keep_from = state.index_of(before);
+            let keep_from = state.entries.index_of(before.position());
             if state.readers.values().all(|place| place.next >= keep_from) {
                 return Poll::Ready(());
             }
@@ -181,15 +188,25 @@ impl RunLogState {
         trim_before: Option<&EventNumber>,
     ) -> u64 {
         let cut = trim_before.map_or(0, |before| self.trim(before));
-        self.entries.extend(entries);
+        let first_new = self.entries.end();
+        entries.into_iter().for_each(|entry| self.entries.push(entry));
+        self.pack(first_new);
         self.outage = None;
         self.wake_readers();
         cut
     }
 
+    /// Packs the entries that all readers have read, and those that are neither new nor among the
+    /// most recent.
+    fn pack(&mut self, first_new: u64) {
+        let end = self.entries.end();
+        let read_by_all = self.readers.values().map(|place| place.next).min().unwrap_or(end);
+        self.entries.pack_before(read_by_all.max(first_new.min(end.saturating_sub(RECENT))));
+    }
+
     /// Returns the position of the last entry.
     fn last_position(&self) -> Option<(u64, u64)> {
-        self.entries.back().map(|entry| entry.number.position())
+        self.entries.last().map(|entry| entry.number.position())
     }
 
     /// Ends the log for its readers, which receive `error` after the existing entries.
@@ -198,27 +215,17 @@ impl RunLogState {
         self.wake_readers();
     }
 
-    /// Returns the number of entries before the given event number, including removed entries.
-    fn index_of(&self, number: &EventNumber) -> u64 {
-        let position = number.position();
-        let here = self.entries.partition_point(|entry| entry.number.position() < position);
-        self.removed + here as u64
-    }
-
     /// Removes the entries before the given event number. Also removes the readers that have not
     /// read all of these entries, and returns the number of these readers.
     fn trim(&mut self, before: &EventNumber) -> u64 {
-        let keep_from = self.index_of(before);
-        let count = usize::try_from(keep_from - self.removed).unwrap_or(usize::MAX);
-        self.entries.drain(..count.min(self.entries.len()));
-        self.removed = keep_from;
+        let keep_from = self.entries.index_of(before.position());
+        self.entries.remove_before(keep_from);
         let cut = self.readers.extract_if(|_, place| place.next < keep_from);
         cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count() as u64
     }
 
     fn has_ended(&self) -> bool {
-        let last = self.entries.back();
-        last.is_some_and(|entry| {
+        self.entries.last().is_some_and(|entry| {
             entry.number.epoch() == self.epoch && matches!(entry.content, LogContent::End(_))
         })
     }
@@ -227,18 +234,12 @@ impl RunLogState {
         self.readers.values_mut().filter_map(|place| place.waker.take()).for_each(Waker::wake);
     }
 
-    fn last_snapshot(&self) -> u64 {
-        let is_snapshot = |entry: &LogEntry| matches!(entry.content, LogContent::Snapshot(_));
-        self.removed + self.entries.iter().rposition(is_snapshot).unwrap_or(0) as u64
-    }
-
     /// Returns the index of the next entry for a reader that has already read the entry with this
     /// number.
     fn first_after(&self, number: &EventNumber) -> Option<u64> {
-        let position = number.position();
-        let at = self.entries.partition_point(|entry| entry.number.position() < position);
-        let has_it = self.entries.get(at).is_some_and(|entry| entry.number == *number);
-        has_it.then_some(self.removed + at as u64 + 1)
+        let index = self.entries.index_of(number.position());
+        let entry = self.entries.get(index).map(FoundEntry::into_entry);
+        entry.is_some_and(|entry| entry.number == *number).then_some(index + 1)
     }
 }
 
@@ -256,7 +257,7 @@ impl LogReader {
         let after = after.filter(|number| number.run() == run);
         let mut state = lock_ignoring_poison(&log.state);
         let known = after.and_then(|number| Some((number, state.first_after(number)?)));
-        let next = known.map_or_else(|| state.last_snapshot(), |(_, next)| next);
+        let next = known.map_or_else(|| state.entries.last_snapshot(), |(_, next)| next);
         let id = state.reader_count;
         state.reader_count += 1;
         state.readers.insert(id, ReaderPlace { next, waker: None });
@@ -267,28 +268,26 @@ impl LogReader {
 
     /// Polls for the next entry. The entry may be a snapshot that the reader can skip.
     fn poll_entry(&mut self, cx: &mut Context<'_>) -> Poll<Option<Result<LogEntry, Error>>> {
-        let mut state = lock_ignoring_poison(&self.log.state);
-        let state = &mut *state;
+        let mut guard = lock_ignoring_poison(&self.log.state);
+        let state = &mut *guard;
         let has_ended = state.has_ended();
         let Some(place) = state.readers.get_mut(&self.id) else {
             return Poll::Ready(Some(Err(TooSlow { last: self.last.clone() }.into())));
         };
-        let at = usize::try_from(place.next.saturating_sub(state.removed));
-        match at.ok().and_then(|at| state.entries.get(at)) {
-            Some(entry) => {
-                place.next += 1;
-                state.writer.take().into_iter().for_each(Waker::wake);
-                Poll::Ready(Some(Ok(entry.clone())))
-            }
-            None if has_ended => Poll::Ready(None),
-            None => match state.closed.as_ref().or(state.outage.as_ref()) {
+        let Some(found) = state.entries.get(place.next) else {
+            return match state.closed.as_ref().or(state.outage.as_ref()) {
+                _ if has_ended => Poll::Ready(None),
                 Some(error) => Poll::Ready(Some(Err(error.clone()))),
                 None => {
                     place.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
-            },
-        }
+            };
+        };
+        place.next += 1;
+        state.writer.take().into_iter().for_each(Waker::wake);
+        drop(guard);
+        Poll::Ready(Some(Ok(found.into_entry())))
     }
 }
 

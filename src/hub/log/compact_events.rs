@@ -4,7 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
-use crate::hub::log::kept_events::{DeltaKey, Entry, KeptEvents, Parents};
+use crate::hub::log::delta::{DeltaKey, DeltaSource, Parents};
+use crate::hub::log::kept_events::{Entry, KeptEvents, MergedDeltas};
 use crate::item::ToolResult;
 use crate::turn::{Text, TurnEvent};
 
@@ -85,17 +86,13 @@ impl Lane {
 
     fn turn_event(&mut self, stored: &mut KeptEvents, inner: &TurnEvent, event: &Arc<Event>) {
         match inner {
-            TurnEvent::TextDelta { index, text } => {
-                self.delta(stored, DeltaKey::Text(*index), text);
-            }
-            TurnEvent::RefusalDelta { index, text } => {
-                self.delta(stored, DeltaKey::Refusal(*index), text);
-            }
-            TurnEvent::ReasoningDelta { index, text, kind } => {
-                self.delta(stored, DeltaKey::Reasoning(*index, *kind), text);
-            }
-            TurnEvent::ToolCallArgsDelta { call_id, delta } => {
-                self.delta(stored, DeltaKey::Arguments(call_id.clone()), delta);
+            TurnEvent::TextDelta { .. }
+            | TurnEvent::RefusalDelta { .. }
+            | TurnEvent::ReasoningDelta { .. }
+            | TurnEvent::ToolCallArgsDelta { .. } => {
+                if let Some((key, text)) = DeltaKey::of(inner) {
+                    self.delta(stored, &key, text);
+                }
             }
             TurnEvent::Retracted { .. } | TurnEvent::TurnComplete { .. } => {
                 for at in std::mem::take(&mut self.open_turn) {
@@ -151,16 +148,17 @@ impl Lane {
 
     /// Merges a delta into the newest entry of its content block if that entry has the same key.
     /// Otherwise, adds a new entry.
-    fn delta(&mut self, stored: &mut KeptEvents, key: DeltaKey, delta: &Text) {
-        let is_of_block = |at: &u64| stored.get(*at).is_some_and(|entry| entry.is_of_block(&key));
+    fn delta(&mut self, stored: &mut KeptEvents, key: &DeltaKey<&str>, text: &Text) {
+        let is_of_block = |at: &u64| stored.get(*at).is_some_and(|entry| entry.is_of_block(key));
         if let Some(at) = self.open_turn.iter().rev().copied().find(is_of_block)
-            && let Some(Entry::Delta { key: other, text, .. }) = stored.get_mut(at)
-            && *other == key
+            && let Some(Entry::Deltas(deltas)) = stored.get_mut(at)
+            && deltas.source.key.as_borrowed() == *key
         {
-            text.push_str(delta);
+            deltas.text.push_str(text);
             return;
         }
-        let parents = Arc::clone(&self.parents);
-        self.push_to_turn(stored, Entry::Delta { parents, key, text: delta.to_string() });
+        let source = DeltaSource { parents: Arc::clone(&self.parents), key: key.to_owned_key() };
+        let deltas = MergedDeltas { source, text: text.to_string() };
+        self.push_to_turn(stored, Entry::Deltas(Box::new(deltas)));
     }
 }

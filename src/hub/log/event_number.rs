@@ -50,6 +50,11 @@ impl EventNumber {
         self.number
     }
 
+    /// Returns the number that is greater by `count` in the same attempt.
+    pub(in crate::hub) fn plus(&self, count: u64) -> Self {
+        Self { run: Arc::clone(&self.run), epoch: self.epoch, number: self.number + count }
+    }
+
     /// Returns whether this number directly follows `last` in the same attempt.
     pub(in crate::hub) fn is_next_after(&self, last: &Self) -> bool {
         (self.epoch, Some(self.number)) == (last.epoch, last.number.checked_add(1))

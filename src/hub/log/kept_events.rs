@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use crate::event::{Event, ToolEvent};
-use crate::turn::{ReasoningKind, Text, TurnEvent};
+use crate::hub::log::delta::{DeltaKey, DeltaSource};
+use crate::turn::{Text, TurnEvent};
 
 /// The maximum number of entries in a chunk.
 const MAX_CHUNK_LEN: usize = 64;
@@ -28,23 +29,14 @@ type Chunk = Vec<(u64, Entry)>;
 #[derive(Clone, Debug)]
 pub(in crate::hub) enum Entry {
     Event(Arc<Event>),
-    /// Consecutive deltas with the same key, merged into one.
-    Delta {
-        parents: Parents,
-        key: DeltaKey,
-        text: String,
-    },
+    Deltas(Box<MergedDeltas>),
 }
 
-/// The ids and names of the calls that lead to a sub-agent, starting with the outermost call.
-pub(in crate::hub) type Parents = Arc<[(String, String)]>;
-
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(in crate::hub) enum DeltaKey {
-    Text(u32),
-    Refusal(u32),
-    Reasoning(u32, ReasoningKind),
-    Arguments(String),
+/// Consecutive deltas with the same source, merged into one.
+#[derive(Clone, Debug)]
+pub(in crate::hub) struct MergedDeltas {
+    pub(in crate::hub) source: DeltaSource,
+    pub(in crate::hub) text: String,
 }
 
 impl KeptEvents {
@@ -125,15 +117,15 @@ impl fmt::Debug for EventList {
 impl Entry {
     /// Returns whether the entry belongs to the same content block as a delta with this key. A
     /// delta can be merged only into the newest entry of its block.
-    pub(in crate::hub) fn is_of_block(&self, key: &DeltaKey) -> bool {
+    pub(in crate::hub) fn is_of_block(&self, key: &DeltaKey<&str>) -> bool {
         match (self, key) {
-            (Self::Delta { key: other, .. }, _) => match (other, key) {
+            (Self::Deltas(deltas), _) => match (deltas.source.key.as_borrowed(), key) {
                 (
                     DeltaKey::Text(a) | DeltaKey::Refusal(a),
                     DeltaKey::Text(b) | DeltaKey::Refusal(b),
-                )
-                | (DeltaKey::Reasoning(a, _), DeltaKey::Reasoning(b, _)) => a == b,
-                _ => other == key,
+                ) => a == *b,
+                (DeltaKey::Reasoning(a, _), DeltaKey::Reasoning(b, _)) => a == *b,
+                (other, key) => other == *key,
             },
             (Self::Event(_), DeltaKey::Arguments(id)) => match self.turn_event() {
                 Some(
@@ -162,25 +154,11 @@ impl Entry {
     }
 
     fn to_event(&self) -> Arc<Event> {
-        let (parents, key, text) = match self {
-            Self::Event(event) => return Arc::clone(event),
-            Self::Delta { parents, key, text } => (parents, key, Text::from(text.as_str())),
-        };
-        let event = Event::Turn(match key {
-            DeltaKey::Text(index) => TurnEvent::TextDelta { index: *index, text },
-            DeltaKey::Refusal(index) => TurnEvent::RefusalDelta { index: *index, text },
-            DeltaKey::Reasoning(index, kind) => {
-                TurnEvent::ReasoningDelta { index: *index, text, kind: *kind }
+        match self {
+            Self::Event(event) => Arc::clone(event),
+            Self::Deltas(deltas) => {
+                Arc::new(deltas.source.to_event(Text::from(deltas.text.as_str())))
             }
-            DeltaKey::Arguments(id) => {
-                TurnEvent::ToolCallArgsDelta { call_id: id.clone(), delta: text }
-            }
-        });
-        let wrap = |event, (call_id, name): &(String, String)| Event::Nested {
-            call_id: call_id.clone(),
-            name: name.clone(),
-            event: Box::new(event),
-        };
-        Arc::new(parents.iter().rev().fold(event, wrap))
+        }
     }
 }

@@ -18,6 +18,7 @@
 //! | `tool_concurrency` | an exclusive call runs alone and in its order |
 //! | `truncate` | truncated content keeps its head, its tail and its media |
 //! | `pools` | tokens are granted in order, and each request is woken when it can be granted |
+//! | `hub_log` | a hub's log yields to each reader the entries that were written |
 //! | `json_lines` | JSON lines are the same in any split |
 //! | `partials` | JSON that has not ended begins like the whole, and ends equal to it, in any split |
 
@@ -31,6 +32,7 @@ mod encoders;
 mod fallback;
 mod frames;
 mod gemini;
+mod hub_log;
 mod json_lines;
 mod loop_stream;
 mod ollama;
