@@ -64,7 +64,7 @@ fn push_section(text: &mut String, who: &str, content: &str) {
 /// Returns the content as text, with a placeholder for each image or file.
 pub(super) fn content_text(content: &Content, left_out: &str) -> String {
     let part_words = |part: &Part| match part {
-        Part::Text { text } => text.clone(),
+        Part::Text { text } => text.to_string(),
         Part::Image(media) | Part::File(media) => format!("\n[{}{left_out}]\n", media.media_type),
     };
     match content {

@@ -28,7 +28,7 @@ pub enum Part {
     /// A text part.
     Text {
         /// The part's text.
-        text: String,
+        text: Text,
     },
     /// An image.
     Image(Media),
@@ -76,9 +76,9 @@ pub enum Detail {
 #[non_exhaustive]
 pub enum MediaSource {
     /// The bytes, encoded as base64 (standard alphabet, with padding).
-    Data(String),
+    Data(Text),
     /// A URL that the provider fetches.
-    Url(String),
+    Url(Text),
     /// The id of a file that was uploaded to the provider, for example `file-…` (OpenAI), `file_…`
     /// (Anthropic) or `files/…` (Gemini). Only the provider that issued the id accepts it. The
     /// Messages and Responses wires accept images and files by id, OpenAI's and Azure's dialects of
@@ -89,7 +89,7 @@ pub enum MediaSource {
     /// <https://platform.claude.com/docs/en/build-with-claude/files>,
     /// <https://developers.openai.com/api/docs/guides/file-inputs>,
     /// <https://ai.google.dev/gemini-api/docs/files>
-    FileId(String),
+    FileId(Text),
 }
 
 impl Content {
@@ -104,7 +104,7 @@ impl Content {
     /// Returns the parts. Plain text becomes a single text part.
     pub fn into_parts(self) -> Vec<Part> {
         match self {
-            Self::Text(text) => vec![Part::Text { text: text.into() }],
+            Self::Text(text) => vec![Part::Text { text }],
             Self::Parts(parts) => parts,
         }
     }
@@ -123,7 +123,7 @@ impl Media {
             MediaSource::Data(data) => {
                 Some(format!("data:{};base64,{data}", self.media_type).into())
             }
-            MediaSource::Url(url) => Some(url.into()),
+            MediaSource::Url(url) => Some(url.as_str().into()),
             MediaSource::FileId(_) => None,
         }
     }
@@ -145,7 +145,7 @@ impl Part {
     /// use turnstream::item::{MediaSource, Part};
     ///
     /// let drawn = Part::image("image/png", b"\x89PNG\r\n\x1a\n");
-    /// let url = MediaSource::Url("https://example.com/photo.jpg".to_owned());
+    /// let url = MediaSource::Url("https://example.com/photo.jpg".into());
     /// let fetched = Part::image("image/jpeg", url);
     /// let message = Item::user(vec!["What is different?".into(), drawn, fetched]);
     /// # let _ = message;
@@ -202,7 +202,7 @@ impl MediaSource {
     /// use turnstream::item::MediaSource;
     ///
     /// assert_eq!(MediaSource::from(b"GIF89a").to_bytes().as_deref(), Some(&b"GIF89a"[..]));
-    /// assert_eq!(MediaSource::Url("https://example.com/a.gif".to_owned()).to_bytes(), None);
+    /// assert_eq!(MediaSource::Url("https://example.com/a.gif".into()).to_bytes(), None);
     /// ```
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         match self {
@@ -218,7 +218,7 @@ impl MediaSource {
 
 impl From<&[u8]> for MediaSource {
     fn from(bytes: &[u8]) -> Self {
-        Self::Data(BASE64_STANDARD.encode(bytes))
+        Self::Data(BASE64_STANDARD.encode(bytes).into())
     }
 }
 
@@ -237,14 +237,14 @@ impl<const N: usize> From<&[u8; N]> for MediaSource {
 impl From<&str> for MediaSource {
     /// Uses the text as base64 data, without encoding it again.
     fn from(base64: &str) -> Self {
-        Self::Data(base64.to_owned())
+        Self::Data(base64.into())
     }
 }
 
 impl From<String> for MediaSource {
     /// Uses the text as base64 data, without encoding it again.
     fn from(base64: String) -> Self {
-        Self::Data(base64)
+        Self::Data(base64.into())
     }
 }
 
@@ -274,7 +274,7 @@ impl From<Part> for Content {
 
 impl From<&str> for Part {
     fn from(text: &str) -> Self {
-        Self::Text { text: text.to_owned() }
+        Self::Text { text: text.into() }
     }
 }
 

@@ -112,7 +112,7 @@ impl Truncation {
                     let left = self.apply(text, start);
                     start += text.len();
                     if !left.is_empty() {
-                        truncated.push(Part::Text { text: left });
+                        truncated.push(Part::Text { text: left.into() });
                     }
                 }
                 Part::Image(_) | Part::File(_) => truncated.push(part.clone()),

@@ -156,7 +156,7 @@ impl ClientLimits {
         if !is_base64(base64) {
             return Err(RequestError::new(400, "a file is not base64, padded"));
         }
-        part(media_type, MediaSource::Data(base64.to_owned()))
+        part(media_type, MediaSource::Data(base64.into()))
     }
 
     /// Creates a part from a file's URL.
@@ -167,7 +167,7 @@ impl ClientLimits {
         if !url.starts_with("https://") {
             return Err(RequestError::new(400, "the URL of a file must begin with https://"));
         }
-        part(media_type, MediaSource::Url(url.to_owned()))
+        part(media_type, MediaSource::Url(url.into()))
     }
 }
 

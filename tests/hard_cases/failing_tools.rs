@@ -301,9 +301,9 @@ mod oversized_result {
     async fn media_of_a_result_are_kept_and_its_texts_share_the_limit() {
         let parts = || {
             vec![
-                Part::Text { text: "é".repeat(300) },
+                Part::Text { text: "é".repeat(300).into() },
                 Part::image("image/png", b"\0\0\0"),
-                Part::Text { text: "👍".repeat(300) },
+                Part::Text { text: "👍".repeat(300).into() },
             ]
         };
         let shows = Tool::raw(spec("t"), move |_, _| ready(parts())).unwrap();

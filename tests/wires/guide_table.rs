@@ -91,7 +91,7 @@ fn the_guides_media_table_matches_the_encoders() {
 
 /// The parts of user messages that each dialect of the Chat wire accepts.
 fn dialect_table() -> String {
-    let url = || MediaSource::Url("https://a.example/MARK".to_owned());
+    let url = || MediaSource::Url("https://a.example/MARK".into());
     let parts = [
         ("images", Part::image("image/png", BASE64_MARK)),
         ("images by URL", Part::image("image/png", url())),

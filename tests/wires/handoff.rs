@@ -105,7 +105,7 @@ fn agent_history(wire: Wire) -> Vec<Item> {
                 for call in turn.tool_calls() {
                     let image = vec![
                         Part::from("Result."),
-                        Part::image("image/png", MediaSource::Data("iVBORw0KGgo=".to_owned())),
+                        Part::image("image/png", MediaSource::Data("iVBORw0KGgo=".into())),
                     ];
                     items.push(Item::tool_result(ToolResult::for_call(
                         call,

@@ -35,7 +35,7 @@ fn cases(server: &ModelServer) -> Vec<Case> {
     let pdf_description = "[The file `report.pdf` (application/pdf) was omitted, because this model cannot receive it]";
     let chat = text_only_chat(&server.url());
     let ollama = || Ollama::new("m").with_base_url(server.url()).unwrap();
-    let url = MediaSource::Url("https://a.example/a.png".to_owned());
+    let url = MediaSource::Url("https://a.example/a.png".into());
     vec![
         Case { provider: Arc::new(ollama()), part: pdf(), description: pdf_description },
         Case {

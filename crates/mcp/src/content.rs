@@ -66,7 +66,7 @@ pub(crate) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
     }
     let content = match pieces.is_empty() {
         true => Content::from("The tool returned nothing."),
-        false => content_of(pieces.into_iter().map(Piece::into_part).collect()),
+        false => content_of(&pieces.into_iter().map(Piece::into_part).collect::<Vec<_>>()),
     };
     match result["isError"] == true {
         true => ToolOutput::error(content),
@@ -75,19 +75,19 @@ pub(crate) fn tool_output(result: &Value, media: MediaRules) -> ToolOutput {
 }
 
 /// Creates content from parts. Consecutive text parts are joined by line feeds.
-pub(crate) fn content_of(parts: Vec<Part>) -> Content {
-    let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
-    for part in parts {
-        match (joined.last_mut(), part) {
-            (Some(Part::Text { text: last }), Part::Text { text }) => {
-                last.push('\n');
-                last.push_str(&text);
-            }
-            (_, part) => joined.push(part),
+pub(crate) fn content_of(parts: &[Part]) -> Content {
+    let is_text = |part: &Part| part.as_text().is_some();
+    let runs = parts.chunk_by(|part, next| is_text(part) && is_text(next));
+    let joined = runs.map(|run| match run {
+        [part] => part.clone(),
+        texts => {
+            let texts: Vec<&str> = texts.iter().filter_map(Part::as_text).collect();
+            texts.join("\n").as_str().into()
         }
-    }
+    });
+    let joined: Vec<Part> = joined.collect();
     match joined.as_slice() {
-        [Part::Text { text }] => text.as_str().into(),
+        [Part::Text { text }] => Content::Text(text.clone()),
         _ => Content::Parts(joined),
     }
 }
@@ -109,7 +109,7 @@ impl Piece {
 
     fn into_part(self) -> Part {
         match self {
-            Self::Text(text) | Self::Description(text) => Part::Text { text },
+            Self::Text(text) | Self::Description(text) => Part::Text { text: text.into() },
             Self::Media(part) => part,
         }
     }
@@ -177,10 +177,10 @@ fn media_piece(
 ) -> Piece {
     match (bytes <= media.max_bytes, media.parts) {
         (true, _) if IMAGE_TYPES.contains(&media_type) => {
-            Piece::Media(Part::image(media_type, MediaSource::Data(base64.to_owned())))
+            Piece::Media(Part::image(media_type, MediaSource::Data(base64.into())))
         }
         (true, MediaParts::Sent) => {
-            Piece::Media(Part::file(media_type, MediaSource::Data(base64.to_owned())))
+            Piece::Media(Part::file(media_type, MediaSource::Data(base64.into())))
         }
         (false, _) | (_, MediaParts::Named) => Piece::Description(format!(
             "[{what}: {media_type}, {bytes} bytes, which cannot be shown]"
@@ -333,7 +333,7 @@ mod tests {
         });
         assert_eq!(
             content(&result),
-            Content::Parts(vec![Part::image("image/png", MediaSource::Data(data.clone()))])
+            Content::Parts(vec![Part::image("image/png", MediaSource::Data(data.as_str().into()))])
         );
     }
 

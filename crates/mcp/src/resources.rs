@@ -104,7 +104,7 @@ impl Client {
         let read = self.request_with_input("resources/read", params).await?;
         let contents = self.array_of(&read, "contents")?;
         let parts = contents.iter().map(|resource| resource_part(resource, self.media()));
-        Ok(content_of(parts.collect()))
+        Ok(content_of(&parts.collect::<Vec<_>>()))
     }
 
     /// Lists the server's prompts, sorted by name. Returns an empty list if the server does not
@@ -185,7 +185,7 @@ impl Client {
             block => std::slice::from_ref(block),
         };
         let parts = content.iter().map(|block| part_of(block, self.media()));
-        let content = content_of(parts.collect::<Vec<Part>>());
+        let content = content_of(&parts.collect::<Vec<_>>());
         match message["role"].as_str() {
             Some("assistant") => Item::text(content.text()),
             _ => Item::user(content),

@@ -98,8 +98,10 @@ async fn media_that_structured_content_repeats_is_not_sent_again_as_base64_text(
     }
     let described = json!({ "image": data, "width": 7 });
     let sent = call_content(json!([image]), described).await;
-    let parts =
-        vec![Part::image("image/png", MediaSource::Data(data.clone())), r#"{"width":7}"#.into()];
+    let parts = vec![
+        Part::image("image/png", MediaSource::Data(data.as_str().into())),
+        r#"{"width":7}"#.into(),
+    ];
     assert_eq!(sent, Content::Parts(parts));
 }
 

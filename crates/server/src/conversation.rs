@@ -144,7 +144,7 @@ impl Conversation {
 /// The content of a message: a text, or several parts.
 fn user_content(parts: Vec<Part>) -> Content {
     match <[Part; 1]>::try_from(parts) {
-        Ok([Part::Text { text }]) => text.into(),
+        Ok([Part::Text { text }]) => Content::Text(text),
         Ok(part) => Content::Parts(part.into()),
         Err(parts) => Content::Parts(parts),
     }
@@ -202,7 +202,7 @@ pub(crate) fn file_part(
     if STANDARD.decode(&data).is_err() {
         return Err(invalid(path, "this is not valid Base64"));
     }
-    Ok(media_part(media_type, MediaSource::Data(data)))
+    Ok(media_part(media_type, MediaSource::Data(data.into())))
 }
 
 /// Creates the part for a file at an address, or in a `data:` URL.
@@ -224,7 +224,7 @@ pub(crate) fn url_part(
         return Err(invalid(path, message));
     }
     let media_type = media_type.unwrap_or("image/*");
-    Ok(media_part(media_type, MediaSource::Url(url.to_owned())))
+    Ok(media_part(media_type, MediaSource::Url(url.into())))
 }
 
 fn media_part(media_type: &str, source: MediaSource) -> Part {

@@ -31,7 +31,7 @@ pub(in crate::agent) fn describe_unsupported_parts(provider: &dyn Provider, item
         let ItemKind::User { content: Content::Parts(parts) } = &mut item.kind else { continue };
         for part in parts.iter_mut().filter(|part| part.as_text().is_none()) {
             if provider.check_parts(std::slice::from_ref(part)).is_err() {
-                *part = Part::Text { text: omitted_part_text(part).into_owned() };
+                *part = Part::Text { text: omitted_part_text(part).into_owned().into() };
             }
         }
     }

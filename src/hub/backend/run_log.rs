@@ -38,6 +38,8 @@ pub(in crate::hub) struct RunLogState {
     /// read.
     outage: Option<Error>,
     readers: HashMap<u64, ReaderPlace>,
+    /// The number of readers that have not read all entries.
+    readers_behind: usize,
     /// The total number of readers that have been attached so far.
     reader_count: u64,
     writer: Option<Waker>,
@@ -190,18 +192,37 @@ impl RunLogState {
         let cut = trim_before.map_or(0, |before| self.trim(before));
         let first_new = self.entries.end();
         entries.into_iter().for_each(|entry| self.entries.push(entry));
-        self.pack(first_new);
+        let end = self.entries.end();
+        if end > first_new {
+            self.readers_behind = self.readers.len();
+        }
+        self.entries.pack_before(first_new.min(end.saturating_sub(RECENT)));
+        self.pack_if_read();
         self.outage = None;
         self.wake_readers();
         cut
     }
 
-    /// Packs the entries that all readers have read, and those that are neither new nor among the
-    /// most recent.
-    fn pack(&mut self, first_new: u64) {
-        let end = self.entries.end();
-        let read_by_all = self.readers.values().map(|place| place.next).min().unwrap_or(end);
-        self.entries.pack_before(read_by_all.max(first_new.min(end.saturating_sub(RECENT))));
+    /// Packs all entries if no reader needs them.
+    fn pack_if_read(&mut self) {
+        if self.readers_behind == 0 {
+            self.entries.pack_before(self.entries.end());
+        }
+    }
+
+    fn add_reader(&mut self, next: u64) -> u64 {
+        let id = self.reader_count;
+        self.reader_count += 1;
+        self.readers.insert(id, ReaderPlace { next, waker: None });
+        self.readers_behind += usize::from(next < self.entries.end());
+        id
+    }
+
+    fn remove_reader(&mut self, id: u64) {
+        if self.readers.remove(&id).is_some_and(|place| place.next < self.entries.end()) {
+            self.readers_behind -= 1;
+            self.pack_if_read();
+        }
     }
 
     /// Returns the position of the last entry.
@@ -221,7 +242,9 @@ impl RunLogState {
         let keep_from = self.entries.index_of(before.position());
         self.entries.remove_before(keep_from);
         let cut = self.readers.extract_if(|_, place| place.next < keep_from);
-        cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count() as u64
+        let cut = cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count();
+        self.readers_behind -= cut;
+        cut as u64
     }
 
     fn has_ended(&self) -> bool {
@@ -258,9 +281,7 @@ impl LogReader {
         let mut state = lock_ignoring_poison(&log.state);
         let known = after.and_then(|number| Some((number, state.first_after(number)?)));
         let next = known.map_or_else(|| state.entries.last_snapshot(), |(_, next)| next);
-        let id = state.reader_count;
-        state.reader_count += 1;
-        state.readers.insert(id, ReaderPlace { next, waker: None });
+        let id = state.add_reader(next);
         drop(state);
         let last = known.map(|(number, _)| number.clone());
         Self { log, id, last, has_ended: false }
@@ -285,6 +306,10 @@ impl LogReader {
             };
         };
         place.next += 1;
+        if place.next == state.entries.end() {
+            state.readers_behind -= 1;
+            state.pack_if_read();
+        }
         state.writer.take().into_iter().for_each(Waker::wake);
         drop(guard);
         Poll::Ready(Some(Ok(found.into_entry())))
@@ -320,7 +345,7 @@ impl Stream for LogReader {
 impl Drop for LogReader {
     fn drop(&mut self) {
         let mut state = lock_ignoring_poison(&self.log.state);
-        state.readers.remove(&self.id);
+        state.remove_reader(self.id);
         if let Some(writer) = state.writer.take() {
             writer.wake();
         }

@@ -59,7 +59,7 @@ pub(in crate::provider) fn append_paragraph(to: &mut String, text: &str) {
 /// Returns the text that a model reads instead of a part that it cannot receive.
 pub(crate) fn omitted_part_text(part: &Part) -> Cow<'_, str> {
     let (article, kind, media) = match part {
-        Part::Text { text } => return text.into(),
+        Part::Text { text } => return text.as_str().into(),
         Part::Image(media) => ("An", "image", media),
         Part::File(media) => ("A", "file", media),
     };

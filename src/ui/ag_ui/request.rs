@@ -385,7 +385,7 @@ fn content(content: &Value, limits: &ClientLimits) -> Result<Content, RequestErr
     };
     check_count("parts", parts.len(), limits.max_parts)?;
     let part = |part: &Value| match read(part, "part")? {
-        MessagePart::Text { text } => Ok(Part::Text { text }),
+        MessagePart::Text { text } => Ok(Part::Text { text: text.into() }),
         MessagePart::Image { source }
         | MessagePart::Audio { source }
         | MessagePart::Video { source }

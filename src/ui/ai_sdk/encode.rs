@@ -654,7 +654,7 @@ pub(super) fn content_to_parts(content: &Content) -> Vec<MessagePart<'_>> {
         Content::Parts(parts) => parts
             .iter()
             .map(|part| match part {
-                Part::Text { text } => MessagePart::Text { text: text.into() },
+                Part::Text { text } => MessagePart::Text { text: text.as_str().into() },
                 Part::Image(media) | Part::File(media) => match media.to_url() {
                     Some(url) => MessagePart::File { media_type: &media.media_type, url },
                     None => MessagePart::Text { text: stored_file_text(media).into() },

@@ -392,7 +392,7 @@ fn content(message: &Message, limits: &ClientLimits) -> Result<Content, RequestE
         }
     }
     Ok(match <[Part; 1]>::try_from(parts) {
-        Ok([Part::Text { text }]) => text.into(),
+        Ok([Part::Text { text }]) => Content::Text(text),
         Ok(part) => Content::Parts(part.into()),
         Err(parts) if parts.is_empty() => {
             return Err(RequestError::new(400, "a message has neither text nor files"));

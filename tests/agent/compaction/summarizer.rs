@@ -46,7 +46,7 @@ fn the_summary_request_is_one_message_without_reasoning_or_tools() {
         "c9",
         vec![
             "z".repeat(9_000).as_str().into(),
-            Part::image("image/png", MediaSource::Data("AA".to_owned())),
+            Part::image("image/png", MediaSource::Data("AA".into())),
         ],
     ));
     items.push(Item::user("void").with_flag(ItemFlag::Tombstone));

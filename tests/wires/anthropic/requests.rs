@@ -156,7 +156,7 @@ fn images_and_documents_are_encoded_in_prompts_and_results() {
     check(Part::image("IMAGE/JPG", b"\0\0\0"), "image", &base64("image/jpeg"));
     check(file_part("image/webp", data_source("AAAA")), "image", &base64("image/webp"));
     check(
-        Part::image("image/gif", MediaSource::Url("https://x.example/a".to_owned())),
+        Part::image("image/gif", MediaSource::Url("https://x.example/a".into())),
         "image",
         &fetched,
     );

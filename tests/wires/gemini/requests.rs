@@ -191,10 +191,7 @@ fn files_of_a_result_are_sent_inside_it_or_after_the_results() {
                 vec![
                     "see".into(),
                     Part::image("image/png", b"\0\0\0"),
-                    Part::image(
-                        "image/png",
-                        MediaSource::Url("https://a.example/b.png".to_owned()),
-                    ),
+                    Part::image("image/png", MediaSource::Url("https://a.example/b.png".into())),
                 ],
             ),
             result("c2", vec!["2".into()]),

@@ -225,7 +225,7 @@ fn object_arguments_are_sent_byte_for_byte_and_others_are_wrapped() {
 
 #[test]
 fn images_are_sent_next_to_the_text_of_prompts_and_results() {
-    let image = || Part::image("image/png", MediaSource::Data("TUFSSw==".to_owned()));
+    let image = || Part::image("image/png", MediaSource::Data("TUFSSw==".into()));
     let user = Item::user(vec!["see".into(), image(), " it".into(), image()]);
     let result = Item::tool_result(ToolResult {
         call_id: "c".into(),
@@ -248,7 +248,7 @@ fn other_media_are_rejected() {
         Part::File(Media::new(media_type, source))
     };
     for part in [
-        Part::image("image/png", MediaSource::Url("https://a.example/a.png".to_owned())),
+        Part::image("image/png", MediaSource::Url("https://a.example/a.png".into())),
         file("application/pdf"),
         file("audio/wav"),
         file("text/plain"),

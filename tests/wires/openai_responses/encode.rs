@@ -36,7 +36,7 @@ fn a_request_has_the_documented_shape() {
                 "b",
                 vec![
                     "see".into(),
-                    Part::image("image/png", MediaSource::Url("https://a.example/b".to_owned())),
+                    Part::image("image/png", MediaSource::Url("https://a.example/b".into())),
                 ],
             ),
             Item::system("be kind"),

@@ -70,7 +70,8 @@ pub(super) const SCENARIOS: &[Scenario] = &[
         name: "a refused input",
         start: |telemetry| {
             let telemetry = telemetry_of(telemetry);
-            let image = Part::Image(Media::new("image/png", MediaSource::Data(secret("aGk="))));
+            let image =
+                Part::Image(Media::new("image/png", MediaSource::Data(secret("aGk=").into())));
             let agent = agent(TextOnly(model([answer("Hello.")])));
             let run = agent.run(Item::user(vec![image])).with_data(telemetry.contexts());
             super::record(run, telemetry)

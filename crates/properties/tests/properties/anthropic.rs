@@ -163,7 +163,7 @@ fn any_text() -> impl Strategy<Value = String> {
 
 fn any_parts() -> impl Strategy<Value = Vec<Part>> {
     let part = prop_oneof![
-        4 => any_text().prop_map(|text| Part::Text { text }),
+        4 => any_text().prop_map(|text| Part::from(text.as_str())),
         1 => Just(Part::image("image/png", b"\0\0\0")),
     ];
     vec(part, 0..3)

@@ -95,7 +95,7 @@ fn any_content() -> impl Strategy<Value = Content> {
         (text(), text()).prop_map(|(text, data)| {
             Content::from(vec![
                 text.as_str().into(),
-                Part::image("image/png", MediaSource::Data(data)),
+                Part::image("image/png", MediaSource::from(data)),
             ])
         }),
     ]

@@ -106,7 +106,7 @@ fn any_conversation_step() -> impl Strategy<Value = Vec<Item>> {
         // The last ones may be unanswered.
         for (at, call) in calls.into_iter().take(answered).enumerate() {
             let content = match at {
-                0 => vec![Part::Text { text: text.clone() }, image_part()].into(),
+                0 => vec![text.as_str().into(), image_part()].into(),
                 _ => text.clone().into(),
             };
             let kind = if at == 1 { ResultKind::Error } else { ResultKind::Ok };

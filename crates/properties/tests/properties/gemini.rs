@@ -234,7 +234,7 @@ impl ConversationStep {
                 {
                     result.content = vec![
                         "see".into(),
-                        Part::image("image/png", MediaSource::Data("AA".to_owned())),
+                        Part::image("image/png", MediaSource::Data("AA".into())),
                     ]
                     .into();
                 }

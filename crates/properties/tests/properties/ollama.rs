@@ -173,7 +173,7 @@ impl ConversationStep {
         if self.has_user_message {
             items.push(Item::user(vec![
                 "see".into(),
-                Part::image("image/png", MediaSource::Data("AA".to_owned())),
+                Part::image("image/png", MediaSource::Data("AA".into())),
             ]));
         }
     }

@@ -45,8 +45,8 @@ pub fn entries_of_every_kind() -> Vec<Entry> {
                 evidence: vec![RawJson::from(json!({ "exit_code": 1 }))],
             });
     let picture = vec![
-        Part::image("image/png", MediaSource::Data("aGk=".to_owned())),
-        Part::image("image/png", MediaSource::Url("https://x".to_owned())),
+        Part::image("image/png", MediaSource::Data("aGk=".into())),
+        Part::image("image/png", MediaSource::Url("https://x".into())),
     ];
     let items = vec![
         Item::system("Be brief."),

@@ -206,7 +206,7 @@ mod tests {
         let empty = vec![Part::from(""); MAX_QUEUED_BYTES / size_of::<Part>() + 1];
         assert!(matches!(enqueue(empty), Err(RefusedInput::QueueIsFull(_))));
         let media_type = format!("image/{}", "a".repeat(MAX_QUEUED_BYTES));
-        let picture = Part::Image(Media::new(media_type, MediaSource::Data(String::new())));
+        let picture = Part::Image(Media::new(media_type, MediaSource::Data("".into())));
         assert!(matches!(enqueue(vec![picture]), Err(RefusedInput::QueueIsFull(_))));
         enqueue(vec![Part::from("second")]).unwrap();
     }

@@ -208,7 +208,7 @@ impl<'a> Part<'a> {
 /// part's type.
 pub(super) fn media_part<'a>(part: &'a item::Part, dialect: &Dialect) -> Result<Part<'a>, Error> {
     let (is_supported, what, part) = match part {
-        item::Part::Text { text } => return Ok(Part::text(text)),
+        item::Part::Text { text } => return Ok(Part::text(text.as_str())),
         item::Part::Image(media) => {
             let (needs, what) = match &media.source {
                 MediaSource::Data(_) => (MediaForms::ImageBytes, "an image"),
