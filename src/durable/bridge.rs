@@ -173,7 +173,7 @@ impl BridgeState {
                     .with_trace_context(self.take_unrecorded_context().as_ref());
                 let json = match record.to_json() {
                     Ok(json) => {
-                        let result = record.is_kept_by(&json).then_some(record.result);
+                        let result = record.is_kept_by_json().then_some(record.result);
                         let written = result.map(|result| (json.clone(), result));
                         self.step = Step::Recording { effect, written };
                         Ok(json)

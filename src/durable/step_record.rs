@@ -134,12 +134,14 @@ pub(super) struct EndedEarly {
 }
 
 impl StepResult {
-    /// Returns whether parsing the result's JSON certainly returns the same result, provided that
-    /// the JSON is normalized. An error may have sources, which its JSON does not contain.
+    /// Returns whether parsing the result's JSON certainly returns the same result. A value may
+    /// contain numbers or be nested in a way that does not survive parsing, and an error may have
+    /// sources, which its JSON does not contain.
     fn is_kept_by_json(&self) -> bool {
         match self {
-            Self::Value(_) | Self::Finished => true,
-            Self::Turn(saved) => saved.is_complete_without_error(),
+            Self::Value(value) => value.is_normalized(),
+            Self::Finished => true,
+            Self::Turn(saved) => saved.is_kept_by_json(),
             Self::CallsBegin(begun) => {
                 begun.calls.iter().all(|begun| begun.admitted.new_grant.is_none())
             }
@@ -216,10 +218,10 @@ impl StepRecord {
         }
     }
 
-    /// Returns whether parsing `json`, which is the record's JSON, certainly returns the same
-    /// record. A value may contain numbers or be nested in a way that does not survive parsing.
-    pub(super) fn is_kept_by(&self, json: &RawJson) -> bool {
-        self.result.is_kept_by_json() && json.is_normalized()
+    /// Returns whether parsing the record's JSON certainly returns the same record.
+    pub(super) fn is_kept_by_json(&self) -> bool {
+        let mut drawn = self.drawn_values.iter();
+        drawn.all(|drawn| drawn.value.is_normalized()) && self.result.is_kept_by_json()
     }
 
     /// Serializes the step to JSON.
@@ -424,7 +426,7 @@ mod tests {
     fn a_record_that_is_kept_by_its_json_is_the_record_that_parsing_returns() {
         let survives = |record: &StepRecord| {
             let json = record.to_json().unwrap();
-            let is_kept = record.is_kept_by(&json);
+            let is_kept = record.is_kept_by_json();
             if is_kept {
                 let parsed = StepRecord::parse(&json).unwrap();
                 assert_eq!(format!("{parsed:?}"), format!("{record:?}"));

@@ -3,10 +3,10 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::marker::PhantomData;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use serde::de::{self, Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
-use serde::ser::{Serialize, Serializer};
+use serde::ser::{Serialize, SerializeStruct, Serializer};
 use serde_json::value::RawValue;
 
 use crate::item::normalized_json::is_normalized;
@@ -136,9 +136,36 @@ impl fmt::Display for RawJson {
 impl Serialize for RawJson {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         use serde::ser::Error as _;
+        if is_raw_text_written() {
+            return RawText(&self.0).serialize(serializer);
+        }
         let raw: &RawValue = self.deserialize_as().map_err(S::Error::custom)?;
         raw.serialize(serializer)
     }
+}
+
+/// JSON text that is serialized as `RawValue` is. A `RawValue` cannot be created from a text without
+/// parsing it.
+struct RawText<'a>(&'a str);
+
+/// The name of the struct, and of its only field, as which `RawValue` is serialized.
+const SERDE_JSON_RAW_VALUE: &str = "$serde_json::private::RawValue";
+
+impl Serialize for RawText<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut raw = serializer.serialize_struct(SERDE_JSON_RAW_VALUE, 1)?;
+        raw.serialize_field(SERDE_JSON_RAW_VALUE, self.0)?;
+        raw.end()
+    }
+}
+
+/// Returns whether `serde_json` still knows [`SERDE_JSON_RAW_VALUE`]. The name is not part of its
+/// public interface.
+fn is_raw_text_written() -> bool {
+    static IS_WRITTEN: OnceLock<bool> = OnceLock::new();
+    *IS_WRITTEN.get_or_init(|| {
+        serde_json::to_string(&RawText("[0]")).is_ok_and(|written| written == "[0]")
+    })
 }
 
 impl<'de> Deserialize<'de> for RawJson {
@@ -338,6 +365,13 @@ mod tests {
 
     fn check(input: &str, expected: &str) {
         assert_eq!(RawJson::parse(input).unwrap().as_str(), expected);
+    }
+
+    #[test]
+    fn text_is_written_as_it_is_without_being_parsed() {
+        assert!(is_raw_text_written(), "`serde_json` has renamed the struct of a raw value");
+        let json = RawJson(" not JSON ".into());
+        assert_eq!(serde_json::to_string(&[json]).unwrap(), "[ not JSON ]");
     }
 
     #[test]

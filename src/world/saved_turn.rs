@@ -59,9 +59,15 @@ impl SavedTurn {
         self.error.is_some() || matches!(last, Some(TurnEvent::TurnComplete { .. }))
     }
 
-    /// Returns whether the turn is complete, and was neither retried nor failed.
-    pub(crate) fn is_complete_without_error(&self) -> bool {
-        self.error.is_none() && matches!(self.events[..], [TurnEvent::TurnComplete { .. }])
+    /// Returns whether parsing the turn's JSON certainly returns the same turn: it is complete, was
+    /// neither retried nor failed, and its provider data is written as it was received.
+    pub(crate) fn is_kept_by_json(&self) -> bool {
+        let [TurnEvent::TurnComplete { turn }] = &self.events[..] else { return false };
+        // All other numbers are integers of at most 64 bits.
+        let mut data = turn.items().iter().filter_map(|item| item.provider_data.as_deref());
+        self.error.is_none()
+            && turn.logprobs().is_empty()
+            && data.all(|data| data.value.is_normalized())
     }
 
     /// Returns the event that completed the turn, if the turn has not been stored as JSON since it

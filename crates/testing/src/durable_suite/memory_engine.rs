@@ -260,7 +260,7 @@ impl Engine for MemoryEngine {
         is_enough: &'a mut (dyn FnMut(&[StoredCommand]) -> bool + Send),
     ) -> BoxFuture<'a, Result<Vec<StoredCommand>, Error>> {
         async move {
-            let arguments = json(&awaited)?.as_str().to_owned();
+            let arguments = text(&awaited)?;
             if let Some(recorded) = self.recorded("wait", &arguments)? {
                 return recorded.deserialize_as().map_err(unreadable);
             }
@@ -297,7 +297,7 @@ impl Engine for MemoryEngine {
         calls: Vec<ToolCallRequest>,
     ) -> BoxFuture<'_, Result<Vec<ToolResult>, Error>> {
         async move {
-            let arguments = json(&calls)?.as_str().to_owned();
+            let arguments = text(&calls)?;
             if let Some(recorded) = self.recorded("call", &arguments)? {
                 return recorded.deserialize_as().map_err(unreadable);
             }
@@ -310,7 +310,7 @@ impl Engine for MemoryEngine {
 
     fn save(&mut self, from: u64, entries: Vec<Entry>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
-            let arguments = json(&(from, &entries))?.as_str().to_owned();
+            let arguments = text(&(from, &entries))?;
             if self.recorded("save", &arguments)?.is_some() {
                 return Ok(());
             }
@@ -331,7 +331,7 @@ impl Engine for MemoryEngine {
 
     fn finish(&mut self, put_back: Vec<StoredCommand>) -> BoxFuture<'_, Result<(), Error>> {
         async move {
-            let arguments = json(&put_back)?.as_str().to_owned();
+            let arguments = text(&put_back)?;
             if self.recorded("finish", &arguments)?.is_some() {
                 return Ok(());
             }
@@ -356,10 +356,16 @@ impl fmt::Debug for MemoryEngine {
 }
 
 fn json<T: serde::Serialize>(value: &T) -> Result<RawJson, Error> {
-    RawJson::new(value).map_err(|error| {
-        let message = format!("an operation cannot be written as JSON: {error}");
-        Error::new(ErrorKind::Store, message).with_source(error)
-    })
+    RawJson::new(value).map_err(unwritable)
+}
+
+fn text<T: serde::Serialize>(value: &T) -> Result<String, Error> {
+    serde_json::to_string(value).map_err(unwritable)
+}
+
+fn unwritable(error: serde_json::Error) -> Error {
+    let message = format!("an operation cannot be written as JSON: {error}");
+    Error::new(ErrorKind::Store, message).with_source(error)
 }
 
 fn unreadable(error: serde_json::Error) -> Error {
