@@ -1,5 +1,6 @@
 # Source this script from the root of the repository: `new_project` creates a project with the README's lines for
-# `Cargo.toml` in a temporary folder, and sets `project` to its path. All these projects share a build of the crate.
+# `Cargo.toml` in a temporary folder, and sets `project` to its path. The repository takes the place of the published crate.
+# All these projects share a build of the crate.
 set -euo pipefail
 export CARGO_TARGET_DIR="${CARGO_TARGET_DIR:-$PWD/target}" CARGO_TERM_COLOR=never
 
@@ -10,7 +11,7 @@ new_project() {
     cp Cargo.lock "$project/"
     {
         printf '[package]\nname = "from-the-readme"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n'
-        awk '/^```toml$/ { on = 1; next } /^```$/ { on = 0 } on' README.md |
-            sed "s|path = \"../turnstream\"|path = \"$PWD\"|"
+        awk '/^```toml$/ { on = 1; next } /^```$/ { on = 0 } on' README.md
+        printf '\n[patch.crates-io]\nturnstream = { path = "%s" }\n' "$PWD"
     } >"$project/Cargo.toml"
 }
