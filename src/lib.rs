@@ -107,7 +107,7 @@
 //! # The guide
 //!
 //! The [`guide`] has a page for each task, such as [your first agent](guide::first_agent),
-//! [tools](guide::tools), [approvals](guide::control), [a page in a browser](guide::front_ends),
+//! [tools](guide::tools), [approvals](guide::approvals), [a page in a browser](guide::front_ends),
 //! [sessions](guide::sessions) and [many machines](guide::many_machines), and a reference, such as
 //! [every limit](guide::defaults), [how a run ends](guide::how_a_run_ends), and [what later versions
 //! keep](guide::versions). The lowest supported version of Rust is 1.91.

@@ -12,6 +12,16 @@
 //!
 //! Agents use the types in this module; see [the guide](crate::guide::compaction). The types spawn
 //! no tasks, and only a [`FileMemory`] performs I/O of its own.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | compactions after a request did not fit | 1 for a history | the run ends with `context_window` |
+//! | bytes of an old result after a request did not fit, without a configured compactor | 1,024 | the rest is left out |
+//! | longest retry delay that a server may request for a summary | 5 s | the summary fails |
 
 mod ageing;
 mod compaction;

@@ -12,7 +12,9 @@
 //!
 //! | to | read |
 //! |---|---|
-//! | chat with a model, stop it, send it input, approve its calls | [Stop, steer, approve](control) |
+//! | chat with a model that has tools, in a terminal | [A chat with a tool and Ctrl-C](control#a-chat-with-a-tool-and-ctrl-c) |
+//! | stop a run, send it input, remove items | [Stop and steer](control) |
+//! | let a person decide about calls | [Approvals](approvals) |
 //! | write tools | [Tools](tools), [Skills](skills), [Images and files](media) |
 //! | get an answer as a Rust type | [Structured output](structured_output) |
 //! | choose a model | [Providers, credentials, dialects](providers) |
@@ -22,12 +24,13 @@
 //! | serve a page in a browser | [UI protocols and the hub](front_ends) |
 //! | perform many jobs, or watch many runs | [A worker](worker), [Supervisors](supervisors) |
 //! | run on many machines | [From one process to many machines](many_machines) |
-//! | let agents work together, or hand a conversation over | [Sub-agents](sub_agents) |
+//! | let agents work together | [Sub-agents](sub_agents) |
+//! | hand a conversation to another agent | [Hand a conversation over](handoff) |
 //! | let a run complete only after a check has passed | [Evidence](evidence) |
 //! | run your own code in the loop, or write the loop | [Hooks](hooks), [Your own loop](own_loop) |
 //! | use your own provider, store or policy | [Write your own](extending) |
-//! | test without a key | [Record and replay](replay), and the guide of the crate `turnstream-testing` |
-//! | see what an agent did | [Traces](trace), and the guide of the crate `turnstream-otel` |
+//! | test without a key | [Record and replay](replay), and [the guide of `turnstream-testing`](https://docs.rs/turnstream-testing) |
+//! | see what an agent did | [Traces](trace), and [the guide of `turnstream-otel`](https://docs.rs/turnstream-otel) |
 //!
 //! # Reference
 //!
@@ -62,6 +65,10 @@ pub mod events {}
 pub mod control {}
 
 #[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("approvals.md"))]
+pub mod approvals {}
+
+#[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("budgets.md"))]
 pub mod budgets {}
 
@@ -84,6 +91,10 @@ pub mod structured_output {}
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("sub_agents.md"))]
 pub mod sub_agents {}
+
+#[doc = include_str!("links.md")]
+#[cfg_attr(feature = "schemars", doc = include_str!("handoff.md"))]
+pub mod handoff {}
 
 #[doc = include_str!("links.md")]
 #[cfg_attr(feature = "schemars", doc = include_str!("own_loop.md"))]

@@ -50,6 +50,10 @@
 //! | JSON values in an event or a line | 1,000,000 | a `too_large` error |
 //! | JSON values in a frame that must be repaired, and in an error's body | 200,000 | the frame is a `protocol` error; the body is ignored |
 //! | total size of a turn's frames that produce no event | 256 MiB | a `too_large` error |
+//! | immediate retries after an idle connection was closed | 1 | the next retry waits |
+//! | retries after a token is rejected with 401 | 1 | an `auth` error |
+//! | time to read the body of an error response | 5 s | the rest of the body is ignored |
+//! | time and bytes to read after a stream's end marker | 50 ms, 64 KiB | the connection is closed, not reused |
 //! | size of an error response's body | 64 KiB | the rest of the body is ignored |
 //! | bytes of a server's message in an error | 500 | the message is truncated |
 //! | length of a key that is masked in errors and recordings | at least 4 bytes | a shorter key is not masked |

@@ -10,6 +10,16 @@
 //! from the first entries of an existing session. [`persist_to`](PersistExt::persist_to) records
 //! the events of a hand-written agent loop in a session. The [guide](crate::guide::sessions)
 //! describes which data is durable at which point.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | time to wait for a locked file (JSON lines) | 10 s | a `store` error |
+//! | time to wait for open jobs when a store's last clone is dropped | 5 s | the store's thread ends later |
+//! | length of a session's file name (JSON lines) | 120 bytes | the name is cut off, and a hash is appended |
 
 pub mod backend;
 mod called_tool;

@@ -18,6 +18,15 @@
 //! - Error messages are [hidden](ErrorTexts) by default.
 //! - The data that a client posts is [limited in size](ClientLimits). The posted messages are never
 //!   used as the history, because the [session](crate::session) stores the history.
+//!
+//! # Limits
+//!
+//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//!
+//! | limit | value | when it is reached |
+//! |---|---|---|
+//! | JSON values in a client's request | 200,000 | status 413 |
+//! | length of an attached file's media type | 255 bytes | status 400 |
 
 pub mod ag_ui;
 pub mod ai_sdk;

@@ -346,13 +346,16 @@ fn each_limit_of_the_guide_has_a_test_or_a_reason() {
     // The limits without a setter are in the docs of their modules, and those of the other crates
     // on pages of their own.
     for (name, page) in [
+        ("Context", "src/context/mod.rs"),
         ("Durable runs", "crates/restate/README.md"),
         ("Durable runs", "src/durable/mod.rs"),
         ("Hubs and front ends", "src/hub/mod.rs"),
+        ("Hubs and front ends", "src/ui/mod.rs"),
         ("MCP servers", "crates/mcp/src/guide/mcp.md"),
         ("PostgreSQL", "crates/postgres/src/guide/postgres.md"),
         ("Redis", "crates/redis/src/lib.rs"),
         ("Runs", "src/agent/mod.rs"),
+        ("Sessions", "src/session/mod.rs"),
         ("SQLite", "crates/sqlite/src/guide/sqlite.md"),
         ("Tools", "src/tool/mod.rs"),
         ("Wires", "src/provider/mod.rs"),
