@@ -15,10 +15,19 @@
 //!
 //! # Limits
 //!
-//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//! These are the limits without a setter, and those of the two compactors, with their setters. [The
+//! guide](crate::guide::defaults) lists the others.
 //!
 //! | limit | value | when it is reached |
 //! |---|---|---|
+//! | newest turns that [`Truncator`] keeps whole | 4 | `Truncator::keep_turns` |
+//! | bytes of a call's arguments in old turns | 1,024 | `Truncator::max_arguments_bytes` |
+//! | bytes of reasoning in old turns | 200 | `Truncator::max_reasoning_bytes` |
+//! | bytes of a result in old turns | no limit | `Truncator::max_result_bytes` |
+//! | bytes of a result in the newest turns that [`Truncator`] keeps | 8 times the limit for old turns | `Truncator::max_result_bytes` |
+//! | newest turns that [`Summarizer`] keeps whole | 4, of 16,000 tokens together | `Summarizer::with_keep_turns`, `Summarizer::with_keep_tokens` |
+//! | bytes of a result in the summarizer's input | 2,048 | `Summarizer::with_max_result_bytes` |
+//! | bytes of the summarizer's input | 400,000 | `Summarizer::with_max_transcript_bytes` |
 //! | compactions after a request did not fit | 1 for a history | the run ends with `context_window` |
 //! | bytes of an old result after a request did not fit, without a configured compactor | 1,024 | the rest is left out |
 //! | longest retry delay that a server may request for a summary | 5 s | the summary fails |

@@ -29,8 +29,8 @@
 //! | let a run complete only after a check has passed | [Evidence](evidence) |
 //! | run your own code in the loop, or write the loop | [Hooks](hooks), [Your own loop](own_loop) |
 //! | use your own provider, store or policy | [Write your own](extending) |
-//! | test without a key | [Record and replay](replay), and [the guide of `turnstream-testing`](https://docs.rs/turnstream-testing) |
-//! | see what an agent did | [Traces](trace), and [the guide of `turnstream-otel`](https://docs.rs/turnstream-otel) |
+//! | test without a key | [Record and replay](replay), and [the guide of `turnstream-testing`](https://docs.rs/turnstream-testing/latest/turnstream_testing/guide/) |
+//! | see what an agent did | [Traces](trace), and [the guide of `turnstream-otel`](https://docs.rs/turnstream-otel/latest/turnstream_otel/guide/) |
 //!
 //! # Reference
 //!
@@ -125,7 +125,7 @@ pub mod defaults {}
 pub mod cancellation {}
 
 #[doc = include_str!("links.md")]
-#[cfg_attr(feature = "http", doc = include_str!("extending.md"))]
+#[cfg_attr(all(feature = "http", feature = "schemars"), doc = include_str!("extending.md"))]
 pub mod extending {}
 
 #[doc = include_str!("links.md")]

@@ -172,6 +172,48 @@ impl Hub {
     /// data, the previously lost runs are no longer listed. To find runs that are not listed, look
     /// for unfinished sessions in the store.
     ///
+    /// Call a function like `resume_lost_runs` every few seconds:
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    ///
+    /// use turnstream::hub::Hub;
+    /// use turnstream::session::{Session, SessionState, Store};
+    /// use turnstream::{Agent, Error};
+    ///
+    /// async fn resume_lost_runs(
+    ///     hub: &Hub,
+    ///     store: &Arc<dyn Store>,
+    ///     agent: &Agent,
+    /// ) -> Result<(), Error> {
+    ///     for lost in hub.lost_runs().await? {
+    ///         // A claim lasts for 30 seconds. After an error, the next run follows: the lease of a
+    ///         // suspended process, for example, may still be held. The run is claimed again later.
+    ///         if hub.claim_lost_run(&lost).await?
+    ///             && let Err(error) = resume(hub, store, agent, &lost.key).await
+    ///         {
+    ///             eprintln!("`{}` was not resumed: {error}", lost.key);
+    ///         }
+    ///     }
+    ///     Ok(())
+    /// }
+    ///
+    /// async fn resume(
+    ///     hub: &Hub,
+    ///     store: &Arc<dyn Store>,
+    ///     agent: &Agent,
+    ///     key: &str,
+    /// ) -> Result<(), Error> {
+    ///     let reservation = hub.reserve(key)?;
+    ///     let session = Session::open(store.clone(), key).await?;
+    ///     if let SessionState::Unfinished { .. } = session.state() {
+    ///         reservation.start(session.resume(agent, []).await?).await?.detach();
+    ///     }
+    ///     Ok(())
+    /// }
+    /// # drop(resume_lost_runs);
+    /// ```
+    ///
     /// # Errors
     ///
     /// Returns an error with [`LogUnavailable`] as its source if the log cannot be reached.

@@ -41,7 +41,8 @@
 //!
 //! # Limits
 //!
-//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists the
+//! limits of requests and runs.
 //!
 //! | limit | value | when it is reached |
 //! |---|---|---|
@@ -59,6 +60,11 @@
 //! | length of a key that is masked in errors and recordings | at least 4 bytes | a shorter key is not masked |
 //! | bytes of a call's id in a request | 64 (Anthropic, Responses), 40 (Chat Completions) | the id is replaced with a shorter one that contains a hash |
 //! | length of a tool's name in a request | 64 bytes | the name is cut off, and a hash is appended |
+//! | `max_tokens` in Anthropic Messages | 8,192 | `Options::max_output_tokens`; the turn is truncated |
+//! | minimum `thinking` budget in Anthropic Messages | 1,024 | `Options::reasoning`; the request fails |
+//! | stop sequences in Chat Completions | 4 | [`max_stop_sequences`](openai_chat::Dialect::max_stop_sequences); the request fails |
+//! | largest seed (Ollama) | 2⁵³ − 1 | `Options::seed`; the request fails |
+//! | size of a line in `TurnStreamExt::json_lines` | 1 MiB | [`with_max_line_bytes`](crate::stream::JsonLines::with_max_line_bytes); an error in place of the line |
 //! | open blocks per turn (Anthropic) | 256 | a `too_large` error |
 //! | parts per item (Responses) | 1,024 | a `too_large` error |
 //! | JSON values in a call's streamed arguments (Gemini) | 200,000 | a `too_large` error |

@@ -164,6 +164,19 @@ pub struct Options {
     /// let mut options = Options::default();
     /// options.extra.insert("truncation".into(), json!("auto"));
     /// ```
+    ///
+    /// | to | wire | `extra` |
+    /// |---|---|---|
+    /// | cache only up to marked blocks | Responses | `{"prompt_cache_options":{"mode":"explicit"}}` |
+    /// | truncate input that exceeds the window | Responses | `{"truncation":"auto"}` |
+    /// | limit the calls of server tools | Responses | `{"max_tool_calls":5}` |
+    /// | reason in pro mode | Responses | `{"reasoning":{"mode":"pro"}}` |
+    /// | search the web in depth | Chat | `{"web_search_options":{"search_context_size":"high"}}` |
+    /// | process in a region | Messages | `{"inference_geo":"us"}` |
+    /// | answer faster, with `Anthropic::with_beta` | Messages | `{"speed":"fast"}` |
+    /// | clear old results, with `Anthropic::with_beta` | Messages | `{"context_management":{"edits":[{"type":"clear_tool_uses_20250919"}]}}` |
+    /// | see images in low resolution | Gemini | `{"generationConfig":{"mediaResolution":"MEDIA_RESOLUTION_LOW"}}` |
+    /// | change a safety filter | Gemini | `{"safetySettings":[{"category":"HARM_CATEGORY_HARASSMENT","threshold":"BLOCK_NONE"}]}` |
     pub extra: Map<String, Value>,
 }
 

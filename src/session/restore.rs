@@ -37,6 +37,29 @@ pub fn restore_history(
 ///
 /// In JSON, a session state is an object with a `type`: `idle`, `pending` with a list of `calls`,
 /// or `unfinished` with a list of `open_calls`.
+///
+/// ```
+/// use turnstream::session::{Session, SessionState};
+/// use turnstream::tool::Verdict;
+/// use turnstream::{Agent, Error};
+///
+/// async fn proceed(session: &Session, agent: &Agent, input: &str) -> Result<String, Error> {
+///     let run = match session.state() {
+///         SessionState::Pending { calls } => {
+///             let mut verdicts = Vec::new();
+///             for call in calls {
+///                 println!("May `{}` run with {}?", call.name, call.arguments);
+///                 verdicts.push((call, Verdict::Approve)); // or Verdict::Deny("not this one".into())
+///             }
+///             session.resume(agent, verdicts).await?
+///         }
+///         SessionState::Unfinished { .. } => session.resume(agent, []).await?,
+///         SessionState::Idle => session.run(agent, input).await?,
+///     };
+///     Ok(run.outcome().await?.text)
+/// }
+/// # drop(proceed);
+/// ```
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum SessionState {

@@ -69,7 +69,8 @@ impl ToolContext {
     }
 
     /// Returns the key `{history id}/{call id}`, which is the same for every attempt at this call,
-    /// including attempts after the run was resumed.
+    /// including attempts after the run was resumed. In a session, the history's id is the session's
+    /// id. A `~` or `/` in the call id is written as `~0` or `~1`.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }
@@ -85,7 +86,28 @@ impl ToolContext {
     /// more.
     ///
     /// When a call ends, the tool's future is dropped. Use `is_cancelled` to stop work that cannot
-    /// be dropped. For example, a blocking thread should call this method between steps.
+    /// be dropped. For example, a blocking thread should call this method between steps:
+    ///
+    /// ```
+    /// use turnstream::Tool;
+    /// use turnstream::tool::ToolContext;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct Below {
+    ///     n: u64,
+    /// }
+    ///
+    /// let tool = Tool::new(
+    ///     "sum",
+    ///     "Adds all numbers below `n`",
+    ///     |Below { n }, cx: ToolContext| async move {
+    ///         let is_needed = move |_: &u64| !cx.is_cancelled();
+    ///         let work = move || (0..n).take_while(is_needed).fold(0, u64::wrapping_add);
+    ///         tokio::task::spawn_blocking(work).await.map_err(|error| error.to_string())
+    ///     },
+    /// );
+    /// assert_eq!(tool.name(), "sum");
+    /// ```
     pub fn is_cancelled(&self) -> bool {
         self.call_record.cancelled.load(Ordering::Relaxed)
     }

@@ -21,10 +21,16 @@
 //!
 //! # Limits
 //!
-//! These limits have no setter. [The guide](crate::guide::defaults) lists those that have one.
+//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists the
+//! other limits of front ends.
 //!
 //! | limit | value | when it is reached |
 //! |---|---|---|
+//! | size of a client's request | 8 MiB | `ClientLimits::max_bytes`; status 413, as for the rows below |
+//! | messages in a client's request | 1,000 | `ClientLimits::max_messages` |
+//! | parts per message | 1,000 | `ClientLimits::max_parts` |
+//! | tools that a client may add | 64 | `ClientLimits::max_tools` |
+//! | size of an attached file | 4 MiB | `ClientLimits::max_file_bytes` |
 //! | JSON values in a client's request | 200,000 | status 413 |
 //! | length of an attached file's media type | 255 bytes | status 400 |
 

@@ -21,15 +21,29 @@ use turnstream_test_support::providers::user_request;
 use turnstream_test_support::runs::reply_calling;
 use turnstream_test_support::tools::{Counter, counted_tool, ok_tool, spec};
 
-/// The guide's tables: each limit and its default.
-fn documented_defaults() -> BTreeMap<&'static str, &'static str> {
-    let guide = include_str!("../../src/guide/defaults.md");
+/// The section on limits of a page, or of the docs of a module.
+fn limits_section(page: &str) -> String {
+    let page = page.replace("//! ", "");
+    let limits = page.split_once("# Limits\n").unwrap().1;
+    let limits = limits.split_once("\n# ").map_or(limits, |(limits, _)| limits);
+    limits.split_once("\n## ").map_or(limits, |(limits, _)| limits).to_owned()
+}
+
+/// The tables of the guide, and of the docs of two modules: each limit and its default.
+fn documented_defaults() -> BTreeMap<String, String> {
+    let pages = [
+        include_str!("../../src/guide/defaults.md").to_owned(),
+        limits_section(include_str!("../../src/provider/mod.rs")),
+        limits_section(include_str!("../../src/ui/mod.rs")),
+    ];
     let mut defaults = BTreeMap::new();
-    for row in guide.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| limit |"))
-    {
-        let mut cells = row.split('|').skip(1).map(str::trim);
+    for row in pages.iter().flat_map(|page| page.lines()) {
+        if !row.starts_with("| ") || row.starts_with("| limit |") {
+            continue;
+        }
+        let mut cells = row.split('|').skip(1).map(|cell| cell.trim().to_owned());
         let (limit, default) = (cells.next().unwrap(), cells.next().unwrap());
-        assert_eq!(defaults.insert(limit, default), None, "{limit} has two rows");
+        assert_eq!(defaults.insert(limit, default), None, "two rows of one limit: {row}");
     }
     defaults
 }
@@ -243,7 +257,7 @@ async fn the_guide_lists_the_actual_default_values() {
 fn assert_documented(actual: BTreeMap<&'static str, String>) {
     let documented = documented_defaults();
     for (limit, default) in actual {
-        assert_eq!(documented.get(limit), Some(&&*default), "{limit}");
+        assert_eq!(documented.get(limit), Some(&default), "{limit}");
     }
 }
 
@@ -343,8 +357,8 @@ fn check_limit_tests(root: &Path, guide: &str, list: &str) -> (Vec<String>, Vec<
 fn each_limit_of_the_guide_has_a_test_or_a_reason() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let mut guide = include_str!("../../src/guide/defaults.md").to_owned();
-    // The limits without a setter are in the docs of their modules, and those of the other crates
-    // on pages of their own.
+    // Some limits are in the docs of their modules, and those of the other crates on pages of their
+    // own.
     for (name, page) in [
         ("Context", "src/context/mod.rs"),
         ("Durable runs", "crates/restate/README.md"),
@@ -360,10 +374,7 @@ fn each_limit_of_the_guide_has_a_test_or_a_reason() {
         ("Tools", "src/tool/mod.rs"),
         ("Wires", "src/provider/mod.rs"),
     ] {
-        let page = fs::read_to_string(root.join(page)).unwrap().replace("//! ", "");
-        let limits = page.split_once("# Limits\n").unwrap().1;
-        let limits = limits.split_once("\n# ").map_or(limits, |(limits, _)| limits);
-        let limits = limits.split_once("\n## ").map_or(limits, |(limits, _)| limits);
+        let limits = limits_section(&fs::read_to_string(root.join(page)).unwrap());
         guide = format!("{guide}\n## {name}\n{limits}");
     }
     let (faults, untested) = check_limit_tests(root, &guide, include_str!("limits.tsv"));

@@ -85,7 +85,7 @@ fn the_guides_wire_table_matches_the_encoders() {
 
 #[test]
 fn the_guides_media_table_matches_the_encoders() {
-    let wires = render_table("Part", &content_table(media_rows()));
+    let wires = render_table("Parts", &merge_equal_rows(content_table(media_rows())));
     check_tables_of_page("media.md", TABLE_BEGIN, &format!("{wires}\n{}", dialect_table()));
 }
 
@@ -98,27 +98,28 @@ fn dialect_table() -> String {
         ("files and audio", Part::file("application/pdf", BASE64_MARK)),
         ("files by URL", Part::file("application/pdf", url())),
     ];
-    let mut out = "| Dialect |".to_owned();
+    let mut out = "| Dialects |".to_owned();
     for (name, _) in &parts {
         write!(out, " {name} |").unwrap();
     }
     out += "\n|---|---|---|---|---|\n";
-    for dialect in openai_chat::Dialect::ALL {
+    let rows = openai_chat::Dialect::ALL.iter().map(|dialect| {
         let constant = match dialect.name {
             "openai_compatible" => "MINIMAL".to_owned(),
             "openai_chat" => "OPENAI".to_owned(),
             name => name.to_uppercase(),
         };
-        write!(out, "| `{constant}` |").unwrap();
-        for (_, part) in &parts {
+        let cells = parts.iter().map(|(_, part)| {
             let request = request_with_items([Item::user(vec![part.clone()])]);
-            let cell = match openai_chat::encode(&request, MODEL, dialect) {
+            match openai_chat::encode(&request, MODEL, dialect) {
                 Err(error) => refused_cell(&error),
                 Ok(body) => mark_position(&parse_json(&body)),
-            };
-            write!(out, " {cell} |").unwrap();
-        }
-        out += "\n";
+            }
+        });
+        (format!("`{constant}`"), cells.collect())
+    });
+    for (names, cells) in merge_equal_rows(rows.collect()) {
+        writeln!(out, "| {names} | {} |", cells.join(" | ")).unwrap();
     }
     out
 }
@@ -165,6 +166,18 @@ fn render_table(head: &str, rows: &[TableRow]) -> String {
         writeln!(out, "| {name} | {} |", cells.join(" | ")).unwrap();
     }
     out
+}
+
+/// Joins the names of rows with equal cells.
+fn merge_equal_rows(rows: Vec<TableRow>) -> Vec<TableRow> {
+    let mut merged: Vec<TableRow> = Vec::new();
+    for (name, cells) in rows {
+        match merged.iter_mut().find(|(_, others)| *others == cells) {
+            Some((names, _)) => write!(names, ", {name}").unwrap(),
+            None => merged.push((name, cells)),
+        }
+    }
+    merged
 }
 
 fn base_request() -> Request {

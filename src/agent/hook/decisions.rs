@@ -24,6 +24,28 @@ pub enum CallDecision {
     /// text ends the run with the reason `hook_error`. If they do not match the tool's schema, the
     /// call does not run, and its result says that a rule rewrote the arguments. In the history,
     /// the call keeps the arguments that the model wrote.
+    ///
+    /// ```
+    /// use serde_json::{Value, json};
+    /// use turnstream::Agent;
+    /// use turnstream::agent::hook::{self, CallDecision};
+    ///
+    /// fn scoped(agent: Agent) -> Agent {
+    ///     agent.with_hook(hook::before_tool(|_state, call| async move {
+    ///         if call.name != "search" {
+    ///             return CallDecision::Allow;
+    ///         }
+    ///         match call.parse_arguments::<Value>() {
+    ///             Ok(mut arguments) => {
+    ///                 arguments["tenant"] = json!("acme");
+    ///                 CallDecision::RewriteArguments(arguments.to_string())
+    ///             }
+    ///             Err(_) => CallDecision::Deny("the arguments are not JSON".into()),
+    ///         }
+    ///     }))
+    /// }
+    /// # drop(scoped(Agent::new(turnstream::provider::Scripted::new(["Hi"]))));
+    /// ```
     RewriteArguments(String),
     /// The call awaits approval.
     RequireApproval,

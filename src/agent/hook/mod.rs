@@ -6,6 +6,32 @@
 //! [`before_stop`] and the other functions in this module turn a closure into a hook for
 //! [`Agent::with_hook`](crate::Agent::with_hook). The [label](crate::agent::StateFields::label) in
 //! the state distinguishes agents that share a hook.
+//!
+//! These hooks mask a secret in the results, progress reports and evidence of tools. They keep only
+//! the text of a result, without images:
+//!
+//! ```
+//! use turnstream::agent::hook;
+//! use turnstream::item::RawJson;
+//! use turnstream::provider::Provider;
+//! use turnstream::Agent;
+//!
+//! fn mask(data: &mut RawJson) {
+//!     if let Ok(masked) = RawJson::parse(&data.as_str().replace("hunter2", "***")) {
+//!         *data = masked;
+//!     }
+//! }
+//!
+//! fn discreet(model: impl Provider + 'static) -> Agent {
+//!     Agent::new(model)
+//!         .with_hook(hook::after_tool(|_state, _call, result| {
+//!             result.content = result.content.text().replace("hunter2", "***").into();
+//!         }))
+//!         .with_hook(hook::redact_progress(|_state, _call, data| mask(data)))
+//!         .with_hook(hook::redact_evidence(|_state, _call, evidence| mask(evidence)))
+//! }
+//! # drop(discreet(turnstream::provider::Scripted::new(["Hi"])));
+//! ```
 
 mod closures;
 mod combined_decision;

@@ -32,6 +32,79 @@ use crate::request::Request;
 /// If a method panics, the turn fails with an error. The exceptions are [`name`](Self::name),
 /// [`base_url`](Self::base_url), and [`path`](Self::path) for the provider's own model, because
 /// these methods are called when a provider is built.
+///
+/// This wire sends the user's messages. The decoder pushes the answer into a
+/// [`TurnBuilder`](crate::turn::TurnBuilder):
+///
+/// ```
+/// use serde_json::{Value, json};
+/// use turnstream::framing::{Frame, NdJson};
+/// use turnstream::item::StopReason;
+/// use turnstream::provider::{Decode, Destination, EncodedRequest, FrameOutcome};
+/// use turnstream::provider::{HttpProvider, Wire};
+/// use turnstream::turn::TurnBuilder;
+/// use turnstream::{Agent, Error, Request};
+///
+/// #[derive(Clone, Debug, Default)]
+/// struct ParrotWire;
+///
+/// impl Wire for ParrotWire {
+///     type Framing = NdJson;
+///     type Decoder = ParrotDecoder;
+///
+///     fn name(&self) -> &str {
+///         "parrot"
+///     }
+///
+///     fn path(&self, _model: &str) -> &str {
+///         "/talk"
+///     }
+///
+///     fn encode(&self, request: &Request, to: Destination<'_>) -> Result<EncodedRequest, Error> {
+///         // Options that the wire cannot express cause an error; they are not dropped.
+///         request.options.ensure_only_supported("parrot", &[])?;
+///         let context = request.context.settled();
+///         let items = context.iter().filter(|item| !item.tombstone);
+///         let lines = items.filter_map(|item| Some(item.as_user()?.text()));
+///         let body = json!({ "model": to.model, "lines": lines.collect::<Vec<_>>() });
+///         EncodedRequest::from_json(&body, &request.options.extra)
+///     }
+///
+///     fn decoder(&self, _request: &Request, to: Destination<'_>) -> ParrotDecoder {
+///         ParrotDecoder { model: to.model.to_owned() }
+///     }
+/// }
+///
+/// struct ParrotDecoder {
+///     model: String,
+/// }
+///
+/// impl Decode for ParrotDecoder {
+///     fn frame(
+///         &mut self,
+///         frame: Frame<'_>,
+///         turn: &mut TurnBuilder,
+///     ) -> Result<FrameOutcome, Error> {
+///         turn.set_provider("parrot");
+///         turn.set_model(&self.model);
+///         let line: Value = frame.json()?;
+///         if let Some(text) = line["text"].as_str() {
+///             turn.push_text(0, text);
+///         }
+///         if line["done"] == true {
+///             turn.stop(StopReason::Stop, "done");
+///             return Ok(FrameOutcome::Done);
+///         }
+///         Ok(FrameOutcome::Continue)
+///     }
+/// }
+///
+/// fn parrot() -> Result<Agent, Error> {
+///     let model = HttpProvider::<ParrotWire>::new("grey-1");
+///     Ok(Agent::new(model.with_base_url("http://localhost:8000")?))
+/// }
+/// # assert!(parrot().is_ok());
+/// ```
 pub trait Wire: Clone + fmt::Debug + Send + Sync + 'static {
     /// The framing that splits the response body into frames: either a type from the
     /// [`framing`](crate::framing) module or your own. The framing's media type is sent in the

@@ -5,6 +5,39 @@
 //! [`Version`]. The format is described at
 //! <https://ai-sdk.dev/docs/ai-sdk-ui/stream-protocol>.
 //!
+//! ```
+//! use turnstream::Agent;
+//! use turnstream::provider::Scripted;
+//! use turnstream::session::{MemoryStore, Session};
+//! use turnstream::ui::ai_sdk::{ClientAction, AiSdk, ChatRequest, Version};
+//! use turnstream::ui::{ClientLimits, RequestError};
+//!
+//! #[tokio::main(flavor = "current_thread")]
+//! async fn main() -> Result<(), RequestError> {
+//!     let body = br#"{"id":"chat-1","trigger":"submit-message","messages":[
+//!         {"id":"u1","role":"user","parts":[{"type":"text","text":"Hi"}]}]}"#;
+//!     let agent = Agent::new(Scripted::new(["Hello!"]));
+//!     let store = MemoryStore::new();
+//!
+//!     let request = ChatRequest::parse(Some("application/json"), body, &ClientLimits::default())?;
+//!     // The client chose the id: check here that the user may access this chat.
+//!     let session = Session::open(store, &request.chat_id).await?;
+//!     let response = match request.action(&session, &agent)? {
+//!         ClientAction::Run(input) => {
+//!             let run = session.run(&agent, input).await?;
+//!             AiSdk::new(Version::V6).with_session(&session).respond(run)
+//!         }
+//!         ClientAction::Resume { message_id, verdicts } => {
+//!             let run = session.resume(&agent, verdicts).await?;
+//!             AiSdk::new(Version::V6).continue_message(message_id).respond(run)
+//!         }
+//!         _ => return Err(RequestError::new(400, "answers are not regenerated here")),
+//!     };
+//!     assert_eq!(response.status, 200);
+//!     Ok(())
+//! }
+//! ```
+//!
 //! In addition to the model's text and calls, the message contains these parts:
 //!
 //! | part | content |
