@@ -1,11 +1,15 @@
 #!/usr/bin/env bash
 # Follows the instructions of the README: creates a project with its lines for `Cargo.toml`, and compiles and
-# runs each of its programs there. Also checks its links and its length.
+# runs each of its programs there. Also checks its links, its length, and the length of the guide.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 lines=$(wc -l <README.md)
 [ "$lines" -le 170 ] || { echo "README: $lines lines, at most 170"; exit 1; }
+
+# The words of all pages, with code and tables, but without the lines that define links (`[label]: target`).
+words=$(find src/guide -name '*.md' ! -name links.md -exec grep -hvE '^\[[^]]+\]: ' {} + | wc -w)
+[ "$words" -le 23700 ] || { echo "guide: $words words, at most 23700"; exit 1; }
 
 links=0
 while read -r link; do
@@ -21,4 +25,4 @@ for ((n = 1; n <= programs; n++)); do
         >"$project/src/main.rs"
     cargo run --quiet --manifest-path "$project/Cargo.toml" >/dev/null
 done
-echo "README: $programs programs ran in a new project, $links links lead somewhere, $lines lines"
+echo "README: $programs programs ran in a new project, $links links lead somewhere, $lines lines; guide: $words words"

@@ -149,3 +149,8 @@ pub fn tool(settings: TokenStream, item: TokenStream) -> TokenStream {
 pub fn tools(settings: TokenStream, item: TokenStream) -> TokenStream {
     expand::tools(&settings.into(), item.into()).into_tokens().into()
 }
+
+/// The README's example, run as a test.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

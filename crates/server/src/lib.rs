@@ -155,3 +155,8 @@ pub use chat::{Busy, ChatLimits, ChatServer};
 pub use serve::{ConnectionLimits, listen, serve, stop_signal};
 pub use static_files::static_files;
 pub use token_login::TokenLogin;
+
+/// The README's examples, compiled as tests.
+#[cfg(all(doctest, feature = "serve"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
