@@ -25,6 +25,7 @@
 //! | `subagent_results` | the result that a parent receives at the end of its sub-agent |
 //! | `time_limits` | the time that a run and a tool may take |
 //! | `defaults` | the table of defaults in the guide, and the tests of its limits |
+//! | `guide_tables` | the guide's tables of events, reasons and hooks, and the crates' tables of features |
 //! | `pools` | resources that a tree of agents shares: tokens, and a limit on concurrency |
 //! | `pending_calls` | calls that are pending, and work inside of tools, when a run ends |
 //! | `argument_rewrites` | hooks that rewrite a call's arguments into invalid ones |
@@ -66,6 +67,7 @@ mod endings;
 mod evidence;
 mod failed_runs;
 mod grants;
+mod guide_tables;
 mod held_repeats;
 mod helper_usage;
 mod interrupt_reasons;

@@ -120,6 +120,12 @@
 //!
 //! The same function decides whether a run continues the client's
 //! [trace](Principal::with_trace_parent).
+//!
+//! # Features
+//!
+//! | feature | default | what it adds |
+//! |---|---|---|
+//! | `serve` | yes | [`serve`], [`listen`], [`stop_signal`]: an HTTP server with limits on connections |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
