@@ -11,7 +11,7 @@
 //! | `boundaries` | at every boundary the history that is sent is the fold of the events |
 //! | `mix` | the invariants hold in runs that mix tools, sub-agents, hooks, compaction and verdicts |
 //! | `structured_output` | answers with a type: parsing, validation, correction; JSON lines |
-//! | `context`, `compaction` | compaction, token estimates, and injected context |
+//! | `compaction`, `context_injector` | compaction and token estimates, and injected context |
 //! | `budgets`, `cost` | limits on spending, and the price of a run |
 //! | `repeated_calls` | a run that repeats its calls ends, and one that polls does not |
 //! | `retries` | the turns that the agent itself retries |
@@ -19,7 +19,7 @@
 //! | `long_polls` | tools that block their thread are reported |
 //! | `large_turns` | the byte limit of a turn applies to every provider |
 //! | `run_observers` | observers of all runs of an agent or of a hub |
-//! | `observers` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
+//! | `observing_hooks` | hooks that observe: when they are polled, notified and dropped; the run never waits for them |
 //! | `sub_agents` | how deep sub-agents run inside one another |
 //! | `suspended_sub_agents` | calls of sub-agents that wait suspend the run, and continue with it |
 //! | `subagent_results` | the result that a parent receives at the end of its sub-agent |
@@ -58,7 +58,7 @@ mod budgets;
 mod call_journal;
 mod classic_loops;
 mod compaction;
-mod context;
+mod context_injector;
 mod corrections;
 mod cost;
 mod defaults;
@@ -76,7 +76,7 @@ mod long_polls;
 mod mailbox;
 mod memory;
 mod mix;
-mod observers;
+mod observing_hooks;
 mod outcomes;
 mod own_body;
 mod panics;

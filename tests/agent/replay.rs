@@ -1,6 +1,6 @@
 //! Runs that are recorded, replayed, stopped at a step, and continued from there with one change.
-//! The test suites `hard_cases`, `agent::mix`, `agent::boundaries`, `laws::worlds` and `laws::grid`
-//! replay each of their runs themselves.
+//! The test suites `hard_cases`, `agent::mix`, `agent::boundaries`, `invariants::worlds` and
+//! `invariants::grid` replay each of their runs themselves.
 
 use std::io::Write;
 use std::sync::{Arc, Mutex};

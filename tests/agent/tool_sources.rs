@@ -125,7 +125,7 @@ async fn collect(mut run: Run) -> Vec<Event> {
     collect_rest(&mut run).await
 }
 
-/// Runs the agent to its end, and checks that the fold of the events is the history (law 7).
+/// Runs the agent to its end, and checks that the fold of the events is the history.
 async fn run_events(agent: &Agent) -> Vec<Event> {
     let start = History::empty("h");
     let run = agent.run_from(start.clone(), "go");
@@ -135,8 +135,8 @@ async fn run_events(agent: &Agent) -> Vec<Event> {
     for event in &events {
         journal.observe(event);
     }
-    assert_eq!(journal.history(), handle.history(), "law 7");
-    assert!(handle.history().is_settled(), "law 3");
+    assert_eq!(journal.history(), handle.history(), "the folded history");
+    assert!(handle.history().is_settled());
     events
 }
 

@@ -483,7 +483,7 @@ async fn check_scenario(scenario: &Scenario, dice: &Arc<Dice>) -> Vec<String> {
             Err(error) => panic!("the run has ended without an outcome: {error}"),
         };
         *deeds.engine.lock().unwrap() = None;
-        assert_eq!(deeds.running.load(Ordering::Relaxed), 0, "law 2: a tool still runs");
+        assert_eq!(deeds.running.load(Ordering::Relaxed), 0, "a tool still runs");
         check_deeds(&deeds, &run, &outcome).await;
         ends.push(outcome.reason.as_str().to_owned());
         let verdicts = outcome.pending.into_iter().map(|call| (call, draw_verdict(dice)));

@@ -1,10 +1,12 @@
-//! The laws of the crate, as its documentation numbers them, and the structure of its code.
+//! The invariants of the crate, and the structure of its code.
 //!
 //! | module | claims |
 //! |---|---|
-//! | `grid` | the laws, over a grid of scripts, with a drop and an interrupt at every poll |
-//! | `worlds` | the laws, in every small world: each short script with each disturbance |
-//! | `single_invariants` | laws that need a test of their own |
+//! | `grid` | the invariants, over a grid of scripts, with a drop and an interrupt at every poll |
+//! | `worlds` | the invariants, in every small world: each short script with each disturbance |
+//! | `pull` | nothing happens that the consumer has not polled for |
+//! | `determinism` | equal runs send equal bytes, and requests extend one another |
+//! | `usage` | the usage of a run is the sum of its attempts |
 //! | `tool_runs` | when the calls of a turn start, and where their results go |
 //! | `call_ids` | ids of calls are unique, also those of removed calls |
 //! | `endings` | a turn, a loop and a run end exactly once |
@@ -16,16 +18,18 @@
 //! | `sizes` | the size of events, steps and the loop |
 
 mod call_ids;
+mod determinism;
 mod endings;
 mod files;
 mod floors;
 mod grid;
 mod panics_in_drop;
+mod pull;
 mod requirements;
-mod single_invariants;
 #[cfg(target_pointer_width = "64")]
 mod sizes;
 mod steering;
 mod stored_values;
 mod tool_runs;
+mod usage;
 mod worlds;

@@ -12,6 +12,7 @@ use turnstream::item::{ResultKind, ToolResult};
 use turnstream::provider::{Provider, Reply, Scripted};
 use turnstream::stream::Step;
 use turnstream::tool::Tool;
+use turnstream::turn::TurnBuilder;
 use turnstream::{Event, History, Item, Journal, Request, Toolkit, Turn, TurnEvent, TurnStreamExt};
 
 use turnstream_test_support::tools::spec;
@@ -112,4 +113,24 @@ fn results_yielded_before_are_in_the_next_history() {
     let steps: Vec<_> = block_on(run.then_next(|history| history).collect());
     let Some(Ok(Step::Next(history))) = steps.last() else { panic!("no next state") };
     assert!(history.is_settled());
+}
+
+#[test]
+fn only_a_turn_builder_produces_runnable_calls() {
+    let mut turn = TurnBuilder::new();
+    turn.start_tool_call(0, "a", "t");
+    turn.end_tool_call(0);
+    turn.stop(turnstream::turn::StopReason::ToolCalls, "");
+    turn.complete().unwrap();
+    let Some(TurnEvent::TurnComplete { turn }) = std::iter::from_fn(|| turn.next_event()).last()
+    else {
+        panic!("no turn");
+    };
+    assert!(turn.calls().veto().is_none());
+    let json = serde_json::to_string(&*turn).unwrap();
+    let read: turnstream::Turn = serde_json::from_str(&json).unwrap();
+    assert!(read.calls().veto().is_some());
+    let forged = json.replacen('{', "{\"built\":true,", 1);
+    let read: turnstream::Turn = serde_json::from_str(&forged).unwrap();
+    assert!(read.calls().veto().is_some(), "no file can forge it");
 }

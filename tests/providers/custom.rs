@@ -1,4 +1,4 @@
-//! Providers made of a closure obey the same laws as all others.
+//! Providers made of a closure obey the same rules as all others.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -61,7 +61,7 @@ struct EncodedRequest<'a> {
     tools: &'a RawValue,
 }
 
-/// Checks that each request starts with the bytes of the previous one (law 9).
+/// Checks that each request starts with the bytes of the previous one.
 #[track_caller]
 fn assert_prefixes(requests: &[Request]) {
     let dialect = openai_chat::Dialect::OPENAI;

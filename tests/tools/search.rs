@@ -52,7 +52,7 @@ fn agent_with(kit: Toolkit, first: Reply) -> Agent {
         .with_recorder(replaying_recorder())
 }
 
-/// Runs an agent to its end, and checks that the fold of the events is the history (law 7).
+/// Runs an agent to its end, and checks that the fold of the events is the history.
 async fn run_folded(agent: &Agent) -> (Vec<Event>, Outcome) {
     let journal = Journal::new(History::empty("h"));
     let mut run = agent.run_from(History::empty("h"), "go").journal_to(&journal);

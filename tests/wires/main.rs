@@ -3,13 +3,12 @@
 //! | module | claims |
 //! |---|---|
 //! | `anthropic` | the Messages wire |
-//! | `chat`, `openai_chat` | the Chat Completions wire and its dialects |
+//! | `openai_chat` | the Chat Completions wire and its dialects |
 //! | `openai_responses` | the Responses wire |
 //! | `gemini` | the Gemini wire |
 //! | `ollama` | Ollama's own wire |
 //! | `guide_table` | the guide's tables of options, content and media that each wire supports |
 //! | `guide_schemas` | every vendor accepts the schemas in the docs and the examples |
-//! | `unusual_responses`, `unusual_histories` | the Messages and Chat Completions wires, with odd servers and histories |
 //! | `secrets_and_timeouts` | over HTTP: no error shows a secret, and time limits apply |
 //! | `failures` | the error that each vendor's failure becomes, one test per wording |
 //! | `size_limits` | a turn with too many items is an error, returned without delay |
@@ -23,7 +22,6 @@
 
 mod anthropic;
 mod any_field;
-mod chat;
 mod corpus;
 #[cfg(feature = "http")]
 mod failures;
@@ -41,7 +39,5 @@ mod secrets_and_timeouts;
 mod size_limits;
 #[cfg(feature = "http")]
 mod unsupported_parts;
-mod unusual_histories;
-mod unusual_responses;
 #[cfg(feature = "http")]
 mod vendor_rules;

@@ -1,10 +1,15 @@
 //! No call runs unless its arguments are known in full, on any wire, whatever a broken server
 //! sends.
 
+use serde_json::Value;
 use turnstream::ErrorKind;
 use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
 
-use turnstream_test_support::wires::{decode_sse_turn, sse_body};
+use crate::anthropic::unusual_responses::{MESSAGE_DELTA_TOOL_USE, decode_one_block};
+use crate::openai_chat::unusual_responses::{
+    FINISH_TOOL_CALLS_CHUNK, as_strs, call_chunk, decode_chat,
+};
+use turnstream_test_support::wires::{decode_sse_turn, runnable_arguments, sse_body};
 
 /// The calls that may run, or the kind of the error.
 fn runnable_calls(
@@ -348,4 +353,43 @@ fn a_frame_truncated_by_the_end_of_the_body_is_an_incomplete_turn() {
     check_body("chat", sse_body(&[chat]) + "data: {\"choi", INCOMPLETE_TURN_ERROR);
     // A truncation after the end has no effect.
     check_body("chat", sse_body(&[chat, finish]) + "data: {\"usa", Ok(&[]));
+}
+
+#[test]
+fn a_lone_surrogate_in_arguments_never_changes_the_call() {
+    fn run(pieces: &[&str]) -> Vec<String> {
+        let pieces = [&[r#"{\"cmd\":\"rm "#, "-i draft-"], pieces, &[r#" *\"}"#]].concat();
+        let (mut chunks, mut deltas) = (Vec::new(), Vec::new());
+        for json in pieces {
+            let call = format!(r#""id":"c","function":{{"name":"sh","arguments":"{json}"}}"#);
+            chunks.push(call_chunk(&call));
+            let delta = format!(r#"{{"type":"input_json_delta","partial_json":"{json}"}}"#);
+            deltas.push(format!(r#"{{"type":"content_block_delta","index":0,"delta":{delta}}}"#));
+        }
+        let start = r#"{"type":"tool_use","id":"c","name":"sh","input":{}}"#;
+        let mut all = runnable_arguments(decode_chat(
+            &[&as_strs(&chunks)[..], &[FINISH_TOOL_CALLS_CHUNK, "[DONE]"]].concat(),
+        ));
+        all.extend(runnable_arguments(decode_one_block(
+            start,
+            &as_strs(&deltas),
+            MESSAGE_DELTA_TOOL_USE,
+        )));
+        all
+    }
+    #[track_caller]
+    fn check(pieces: &[&str]) {
+        for arguments in run(pieces) {
+            let value: Value = serde_json::from_str(&arguments).unwrap();
+            let command = value["cmd"].as_str().unwrap();
+            assert!(command.starts_with("rm -i draft-") && command.ends_with(" *"), "{command}");
+        }
+    }
+    assert_eq!(run(&[r"\ud83d\ude00"]), [r#"{"cmd":"rm -i draft-😀 *"}"#; 2]);
+    check(&[r"\ud83d", r"\ude00"]);
+    check(&[r"\ud83d", "", r"\ude00"]);
+    check(&[r"\ud83d"]);
+    check(&[r"\ude00"]);
+    check(&[r"\ud83d", "x", r"\ude00"]);
+    check(&[r"\ud83d", r"\ud83d\ude00"]);
 }

@@ -9,10 +9,8 @@ use tokio::runtime::{Builder, Runtime};
 use turnstream::http::{HttpClient, Timeouts};
 use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::stream::TurnStreamExt;
-use turnstream::{Error, ErrorKind, Item, Request};
+use turnstream::{Error, ErrorKind, History, Item, Request};
 use turnstream_testing::http::{BodyPart, HttpResponse, LoopbackServer};
-
-use super::unusual_histories::request_with_items;
 
 const API_KEY: &str = "sk-ab/cd+ef=12345";
 const PROMPT: &str = "PROMPTWORD";
@@ -21,7 +19,7 @@ const LONG_TIMEOUT: Duration = Duration::from_hours(1);
 const SHORT_TIMEOUT: Duration = Duration::from_millis(50);
 
 fn request() -> Request {
-    request_with_items(vec![Item::user(format!("hi {PROMPT}"))])
+    Request::new(History::from_items("h", [Item::user(format!("hi {PROMPT}"))]))
 }
 
 fn http_response(status: u16, kind: &str, body: Vec<BodyPart>) -> HttpResponse {

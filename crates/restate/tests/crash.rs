@@ -7,8 +7,6 @@ mod agents;
 mod campaign;
 #[path = "../examples/crash_campaign/connection.rs"]
 mod connection;
-#[path = "../examples/crash_campaign/dice.rs"]
-mod dice;
 #[path = "../examples/crash_campaign/killer.rs"]
 mod killer;
 #[path = "../examples/crash_campaign/log.rs"]

@@ -69,7 +69,7 @@ impl Executions {
 
     /// Forgets the calls that ran; none of them may still be running.
     pub fn clear_executed(&self) {
-        assert_eq!(self.running_count(), 0, "law 2: a tool of an earlier run still runs");
+        assert_eq!(self.running_count(), 0, "a tool of an earlier run still runs");
         self.executed_call_ids.lock().unwrap().clear();
     }
 }

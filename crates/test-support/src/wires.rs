@@ -199,3 +199,23 @@ pub fn framing_variants(wire: Wire, reply: &Reply) -> Vec<Vec<u8>> {
     let marked = |body: Vec<u8>| [body.clone(), [mark, &body].concat()];
     bytes.flat_map(marked).collect()
 }
+
+/// An array in arrays, as JSON.
+pub fn nested_arrays(depth: usize) -> String {
+    "[".repeat(depth) + &"]".repeat(depth)
+}
+
+/// The text of a turn, or the message of its error.
+pub fn text_or_error(turn: Result<Turn, Error>) -> Result<String, String> {
+    turn.map(|turn| turn.text()).map_err(|error| error.to_string())
+}
+
+/// The arguments of the calls that may run.
+pub fn runnable_arguments(turn: Result<Turn, Error>) -> Vec<String> {
+    let Ok(turn) = turn else { return Vec::new() };
+    let calls = turn.calls();
+    match calls.veto() {
+        Some(_) => Vec::new(),
+        None => calls.iter().map(|call| call.arguments.clone()).collect(),
+    }
+}

@@ -1,12 +1,12 @@
 //! Compaction of a history that would outgrow the model's window: its size, the compactor, and the
-//! time of the compaction; and context that is injected into a single request.
+//! time of the compaction.
 
 mod ageing;
 mod automatic;
-mod context_injector;
 mod default_compactor;
 mod estimate;
 mod provider_counts;
+mod ranges;
 mod summarizer;
 mod window;
 
@@ -24,12 +24,12 @@ use turnstream_test_support::runs::push_event;
 use turnstream_test_support::tools::spec;
 
 /// A tool `look` whose results have this number of bytes.
-fn look_tool(bytes: usize) -> Tool {
+pub(crate) fn look_tool(bytes: usize) -> Tool {
     Tool::raw(spec("look"), move |_, _| async move { "x".repeat(bytes) }).unwrap()
 }
 
 /// A turn that calls `look` and has this usage.
-fn look_call_reply(usage: Usage) -> Reply {
+pub(crate) fn look_call_reply(usage: Usage) -> Reply {
     Reply::text("Let me look.").call("look", json!({})).usage(usage)
 }
 

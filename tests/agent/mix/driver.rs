@@ -270,7 +270,11 @@ impl SeedRun {
                     whole.observe(&read);
                     self.record_event(folded.history().id(), &mut Vec::new(), &event);
                     if let Event::Finished(it) = event {
-                        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2");
+                        assert_eq!(
+                            self.tools.running_count.load(Ordering::Relaxed),
+                            0,
+                            "no tool runs"
+                        );
                         outcome = Some(*it);
                     }
                     if ahead.is_none() || outcome.is_some() {
@@ -309,17 +313,17 @@ impl SeedRun {
             // The task was ahead: some calls ran without being reported before the drop.
             let ran = self.tools.executed_calls.lock().unwrap();
             for (key, ..) in &ran[self.checked_count..] {
-                assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
+                assert!(self.executed_keys.insert(key.clone()), "{key} ran twice");
                 self.started_keys.insert(key.clone());
                 self.allowed_keys.insert(key.clone());
             }
             self.checked_count = ran.len();
         }
-        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "law 2: nothing runs");
-        assert!(ahead.is_some() || handle.history() == before, "law 5: a drop loses nothing");
+        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "nothing runs");
+        assert!(ahead.is_some() || handle.history() == before, "a drop loses nothing");
         let ran = self.tools.executed_calls.lock().unwrap().len();
         tokio::time::advance(Duration::from_mins(1)).await;
-        assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran, "law 2: nothing begins");
+        assert_eq!(self.tools.executed_calls.lock().unwrap().len(), ran, "nothing begins");
         assert!(handle.steer("late").is_err());
         for (path, _, call) in &self.approval_requests {
             let late = handle_at(&handle, path).map(|it| it.approve(call).is_ok());
@@ -405,7 +409,7 @@ fn handle_at(handle: &RunHandle, path: &[String]) -> Option<RunHandle> {
 #[track_caller]
 fn check_stream_error(outcome: Option<&Outcome>, error: &Error) {
     let own = outcome.and_then(|outcome| outcome.error.as_ref());
-    assert_eq!(own, Some(error), "law 6: the error of a failed run");
+    assert_eq!(own, Some(error), "the error of a failed run");
 }
 
 /// The idempotency key of a call of the run on the history `id`, or of a sub-agent of it.

@@ -50,22 +50,19 @@ impl SeedRun {
     /// Checks the invariants after each event.
     pub(crate) fn check_state(&mut self, journal: &Journal, folded: &Journal) {
         let history = journal.history();
-        assert_eq!(folded.history(), history, "law 7");
-        assert_eq!(folded.usage(), journal.usage(), "law 7: usage");
-        assert_eq!(folded.nested_usage(), journal.nested_usage(), "law 7: nested");
+        assert_eq!(folded.history(), history, "the folded history");
+        assert_eq!(folded.usage(), journal.usage(), "the folded usage");
+        assert_eq!(folded.nested_usage(), journal.nested_usage(), "the folded nested usage");
         let settled = history.settled();
-        assert!(settled.is_settled(), "law 3");
-        assert_eq!(settled.settled(), settled, "law 3: twice");
+        assert!(settled.is_settled(), "the history is settled");
+        assert_eq!(settled.settled(), settled, "the history is settled twice");
         let wrong = self.tools.violations.lock().unwrap();
         assert!(wrong.is_empty(), "{wrong:?}");
         let ran = self.tools.executed_calls.lock().unwrap();
         for (key, name, args) in &ran[self.checked_count..] {
-            assert!(self.executed_keys.insert(key.clone()), "law 4: {key} ran twice");
-            assert!(self.allowed_keys.contains(key), "law 4: {key} ran and nothing allows it");
-            assert!(
-                self.started_keys.contains(key),
-                "law 4: {key} ran without a `tool_started` event"
-            );
+            assert!(self.executed_keys.insert(key.clone()), "{key} ran twice");
+            assert!(self.allowed_keys.contains(key), "{key} ran and nothing allows it");
+            assert!(self.started_keys.contains(key), "{key} ran without a `tool_started` event");
             assert!(!self.is_dry, "{key} ran in a dry run");
             assert!(name != "out", "it runs elsewhere");
             match self.verdicts.get(key) {

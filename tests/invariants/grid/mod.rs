@@ -1,4 +1,4 @@
-//! The laws, over a grid of scripts: each script is run to its end, and then again with a drop and
+//! The invariants, over a grid of scripts: each script is run to its end, and then again with a drop and
 //! with an interrupt at every poll.
 
 mod scripts;
@@ -77,7 +77,7 @@ impl CaseRun {
         false
     }
 
-    /// Checks laws 3, 5 and 7 at this moment.
+    /// Checks the history, the results in it and the fold of the events at this moment.
     fn check_fold(&self) {
         let history = self.run.history();
         let folded = Journal::new(History::empty("h"));
@@ -86,53 +86,53 @@ impl CaseRun {
             let line = serde_json::to_string(event).unwrap();
             folded.observe(&serde_json::from_str(&line).unwrap());
         }
-        assert_eq!(folded.history(), history, "law 7");
-        assert_eq!(folded.usage(), self.run.usage(), "law 5: usage");
+        assert_eq!(folded.history(), history, "the folded history");
+        assert_eq!(folded.usage(), self.run.usage(), "usage");
         let settled = history.settled();
-        assert!(settled.is_settled(), "law 3: {settled:?}");
-        assert_eq!(settled.settled(), settled, "law 3: idempotent");
+        assert!(settled.is_settled(), "{settled:?}");
+        assert_eq!(settled.settled(), settled, "idempotent");
         if history.is_settled() {
-            assert_eq!(settled, history, "law 3: a settled history stays");
+            assert_eq!(settled, history, "a settled history stays");
         }
         for event in &self.events {
             if let Some(result) = event.tool_output() {
                 let held = |h: &History| h.iter().any(|i| i.as_tool_result() == Some(result));
-                assert!(held(&history) && held(&settled), "law 5: {result:?}");
+                assert!(held(&history) && held(&settled), "{result:?}");
             }
         }
         self.check_executions(&history);
     }
 
-    /// Checks law 4: every executed call is in a complete turn whose stop reason allows it, and ran
+    /// Checks that every executed call is in a complete turn whose stop reason allows it, and ran
     /// once.
     fn check_executions(&self, history: &History) {
         let mut ran = self.executions.executed_call_ids();
         let all = ran.len();
         ran.sort();
         ran.dedup();
-        assert_eq!(ran.len(), all, "law 4: a call ran twice");
+        assert_eq!(ran.len(), all, "a call ran twice");
         for call_id in ran {
             let turns = self.events.iter().filter_map(Event::turn_complete);
             let of = turns.filter(|turn| turn.tool_calls().any(|call| call.call_id == call_id));
             let of: Vec<_> = of.collect();
-            assert_eq!(of.len(), 1, "law 4: {call_id}");
-            assert!(of[0].calls().veto().is_none(), "law 4: {call_id} was vetoed");
+            assert_eq!(of.len(), 1, "{call_id}");
+            assert!(of[0].calls().veto().is_none(), "{call_id} was vetoed");
             assert!(history.has_used_call_id(&call_id));
         }
     }
 
-    /// Checks law 2: nothing is running.
+    /// Checks that nothing is running.
     fn check_nothing_runs(&self) {
-        assert_eq!(self.model.in_flight(), 0, "law 2: a turn streams on");
-        assert_eq!(self.executions.running_count(), 0, "law 2: a tool runs on");
+        assert_eq!(self.model.in_flight(), 0, "a turn streams on");
+        assert_eq!(self.executions.running_count(), 0, "a tool runs on");
     }
 
-    /// Checks laws 2, 3 and 6 at the end.
+    /// Checks at the end that nothing runs, that every call has a result, and that there is one ending.
     fn check_end(&mut self) {
         let finished: Vec<_> = self.events.iter().filter_map(Event::outcome).collect();
-        assert_eq!(finished.len(), 1, "law 6");
+        assert_eq!(finished.len(), 1, "one ending");
         let outcome = finished[0];
-        assert!(self.events.last().unwrap().outcome().is_some(), "law 6: finished is last");
+        assert!(self.events.last().unwrap().outcome().is_some(), "finished is last");
         let failed = matches!(
             outcome.reason,
             EndReason::ProviderError
@@ -143,14 +143,14 @@ impl CaseRun {
         assert!(outcome.error.is_none() || failed, "{outcome:?}");
         assert!(
             outcome.error.is_some() || !failed || outcome.reason == EndReason::ContextWindow,
-            "law 6: {outcome:?}"
+            "{outcome:?}"
         );
         assert_eq!(outcome.usage, self.run.usage());
         let history = self.run.history();
         assert_eq!(outcome.new_items(), history.iter().cloned().collect::<Vec<_>>());
-        assert!(history.unanswered_calls().is_empty(), "law 3: paired at the end");
+        assert!(history.unanswered_calls().is_empty(), "paired at the end");
         for _ in 0..3 {
-            assert!(self.run.next().now_or_never().unwrap().is_none(), "law 6: None for ever");
+            assert!(self.run.next().now_or_never().unwrap().is_none(), "None for ever");
         }
         self.check_nothing_runs();
     }
@@ -203,14 +203,14 @@ fn a_drop_at_every_poll_leaves_a_sendable_history_and_nothing_running() {
                 let before = handle.history();
                 let CaseRun { run, model, executions: tools, .. } = world;
                 drop(run);
-                assert_eq!(model.in_flight(), 0, "law 2: {} at {at}", case.name);
-                assert_eq!(tools.running_count(), 0, "law 2: {} at {at}", case.name);
+                assert_eq!(model.in_flight(), 0, "{} at {at}", case.name);
+                assert_eq!(tools.running_count(), 0, "{} at {at}", case.name);
                 let (sent, ran) = (model.requests().len(), tools.executed_call_ids().len());
                 tokio::time::advance(Duration::from_mins(1)).await;
-                assert_eq!(model.requests().len(), sent, "law 2: another request");
-                assert_eq!(tools.executed_call_ids().len(), ran, "law 2: another tool");
-                assert_eq!(handle.history(), before, "law 5: a drop loses nothing");
-                assert!(before.settled().is_settled(), "law 3: {} at {at}", case.name);
+                assert_eq!(model.requests().len(), sent, "another request");
+                assert_eq!(tools.executed_call_ids().len(), ran, "another tool");
+                assert_eq!(handle.history(), before, "a drop loses nothing");
+                assert!(before.settled().is_settled(), "{} at {at}", case.name);
             });
         }
     });

@@ -1,4 +1,4 @@
-//! The laws, each as a check of one world at one moment.
+//! The invariants, each as a check of one world at one moment.
 
 use turnstream::event::{EndReason, InterruptedPhase, ToolEvent};
 use turnstream::item::ResultKind;
@@ -8,7 +8,7 @@ use turnstream::{Event, History, Item, Outcome, Request, TurnEvent, Usage};
 
 use super::world::Simulation;
 
-/// Checks laws 3, 4, 5 and 7 after any poll.
+/// Checks everything that holds after any poll.
 pub(crate) fn check_after_poll(world: &Simulation) {
     let history = world.handle.history();
     check_sendable(world, &history);
@@ -17,21 +17,20 @@ pub(crate) fn check_after_poll(world: &Simulation) {
     check_journal_matches_state(world, &history);
 }
 
-/// Checks law 2: nothing streams and nothing runs.
+/// Checks that nothing streams and nothing runs.
 pub(crate) fn check_nothing_runs(world: &Simulation) {
-    world.check_eq(&world.model.in_flight(), &0, "law 2: a turn streams on");
-    world.check_eq(&world.executions.running_count(), &0, "law 2: a tool runs on");
+    world.check_eq(&world.model.in_flight(), &0, "a turn streams on");
+    world.check_eq(&world.executions.running_count(), &0, "a tool runs on");
 }
 
-/// Checks law 3: the history that a reader sees settles to one that can be sent.
+/// Checks that the history that a reader sees settles to one that can be sent.
 pub(crate) fn check_sendable(world: &Simulation, history: &History) {
     let settled = history.settled();
-    world
-        .check(has_paired_calls(&settled), "law 3: each call has one result, each result its call");
-    world.check(settled.is_settled(), "law 3: settled() settles");
-    world.check_eq(&settled.settled(), &settled, "law 3: settling twice changes nothing");
+    world.check(has_paired_calls(&settled), "each call has one result, each result its call");
+    world.check(settled.is_settled(), "settled() settles");
+    world.check_eq(&settled.settled(), &settled, "settling twice changes nothing");
     if history.is_settled() {
-        world.check_eq(&settled, history, "law 3: a settled history stays as it is");
+        world.check_eq(&settled, history, "a settled history stays as it is");
     }
 }
 
@@ -56,27 +55,27 @@ fn has_paired_calls(history: &History) -> bool {
     open.is_empty()
 }
 
-/// Checks law 4: a tool ran only for a call of a complete turn that allows it, once, and after an
+/// Checks that a tool ran only for a call of a complete turn that allows it, once, and after an
 /// event.
 fn check_no_phantom_execution(world: &Simulation) {
     let ran = world.executions.executed_call_ids();
     let all = || world.earlier_events.iter().chain(&world.events);
     for (at, call_id) in ran.iter().enumerate() {
-        world.check(!ran[..at].contains(call_id), format!("law 4: {call_id} ran twice"));
+        world.check(!ran[..at].contains(call_id), format!("{call_id} ran twice"));
         let allowed = all().filter_map(Event::turn_complete).any(|turn| {
             let may_run = matches!(turn.stop_reason(), StopReason::Stop | StopReason::ToolCalls);
             may_run && turn.tool_calls().any(|call| call.call_id == *call_id)
         });
-        world.check(allowed, format!("law 4: nothing allows that {call_id} runs"));
+        world.check(allowed, format!("nothing allows that {call_id} runs"));
         let started = all().any(|event| match event {
             Event::Tool(ToolEvent::Started { call_id: started, .. }) => started == call_id,
             _ => false,
         });
-        world.check(started, format!("law 4: {call_id} ran without a `tool_started` event"));
+        world.check(started, format!("{call_id} ran without a `tool_started` event"));
     }
 }
 
-/// Checks law 5: results and turns that were reported are in the history, and all usage counts.
+/// Checks that results and turns that were reported are in the history, and all usage counts.
 fn check_no_paid_work_lost(world: &Simulation, history: &History) {
     let mut held = history.iter();
     let mut usage = Usage::default();
@@ -87,67 +86,63 @@ fn check_no_paid_work_lost(world: &Simulation, history: &History) {
                 for item in turn.items() {
                     let found = held
                         .any(|held| held.kind == item.kind && held.interrupted == item.interrupted);
-                    world.check(found, format!("law 5: {item:?} is lost"));
+                    world.check(found, format!("{item:?} is lost"));
                 }
                 (usage, open) = (usage + turn.usage(), Usage::default());
             }
             Event::Turn(TurnEvent::Retracted { usage: void, .. }) => {
-                world.check_eq(&**void, &open, "law 5: a void attempt costs what it did");
+                world.check_eq(&**void, &open, "a void attempt costs what it did");
                 (usage, open) = (usage + **void, Usage::default());
             }
             Event::Turn(TurnEvent::UsageUpdate { usage }) => open = *usage,
             Event::Tool(ToolEvent::Output(result)) => {
                 let of = |item: &Item| item.as_tool_result() == Some(result);
                 let count = history.iter().filter(|item| of(item)).count();
-                world.check_eq(&count, &1, "law 5: a result is in the history");
+                world.check_eq(&count, &1, "a result is in the history");
             }
             _ => {}
         }
     }
-    world.check_eq(&world.handle.usage(), &(usage + open), "law 5: all usage counts");
+    world.check_eq(&world.handle.usage(), &(usage + open), "all usage counts");
 }
 
-/// Checks law 7: the fold of the events, as a store has them, is the state.
+/// Checks that the fold of the events, as a store has them, is the state.
 fn check_journal_matches_state(world: &Simulation, history: &History) {
     let folded = &world.folded_journal;
-    world.check_eq(&folded.history(), history, "law 7: the history is the fold");
-    world.check_eq(&folded.usage(), &world.handle.usage(), "law 7: so is the usage");
+    world.check_eq(&folded.history(), history, "the history is the fold");
+    world.check_eq(&folded.usage(), &world.handle.usage(), "so is the usage");
     let new = folded.new_items();
-    world.check_eq(&new, &world.journal.new_items(), "law 7: and what is new");
+    world.check_eq(&new, &world.journal.new_items(), "and what is new");
     if let Some(outcome) = world.events.last().and_then(Event::outcome) {
-        world.check_eq(outcome.new_items(), &new[..], "law 7: the outcome's new items");
-        world.check_eq(&outcome.usage, &folded.usage(), "law 7: the outcome's usage");
+        world.check_eq(outcome.new_items(), &new[..], "the outcome's new items");
+        world.check_eq(&outcome.usage, &folded.usage(), "the outcome's usage");
     }
 }
 
-/// Checks law 7: each request contained the fold at the start of its turn.
+/// Checks that each request contained the fold at the start of its turn.
 pub(crate) fn check_requests_match_fold(world: &Simulation) {
     let requests = world.model.requests();
     for (request, folded) in
         requests.iter().skip(world.earlier_request_count).zip(&world.turn_start_histories)
     {
-        world.check_eq(
-            &request.history,
-            &folded.settled(),
-            "law 7: a request is the fold, settled",
-        );
-        world.check(request.history.is_settled(), "law 3: a request is settled");
+        world.check_eq(&request.history, &folded.settled(), "a request is the fold, settled");
+        world.check(request.history.is_settled(), "a request is settled");
     }
     // The request of a turn that has started may not have been sent yet.
     let (sent, began) = (world.request_count(), world.turn_start_histories.len());
     world.check(sent == began || sent + 1 == began, format!("{sent} requests, {began} turns"));
 }
 
-/// Checks law 6: there is one ending, then nothing for ever; and with it law 2.
+/// Checks that there is one ending, then nothing for ever, and that nothing runs.
 pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w Outcome {
     let endings = world.events.iter().filter(|event| event.outcome().is_some()).count();
-    world.check_eq(&endings, &1, "law 6: it ends once");
+    world.check_eq(&endings, &1, "it ends once");
     let last = world.events.last().and_then(Event::outcome);
-    world.check(last.is_some(), "law 6: nothing follows the ending");
+    world.check(last.is_some(), "nothing follows the ending");
     check_nothing_runs(world);
     for _ in 0..2 {
         let over = !world.poll(None).await;
-        world.check(over, "law 6: then it is over for ever");
+        world.check(over, "then it is over for ever");
     }
     check_after_poll(world);
     check_requests_match_fold(world);
@@ -155,23 +150,23 @@ pub(crate) async fn check_one_ending<'w>(world: &'w mut Simulation<'_>) -> &'w O
         unreachable!("it was looked at above")
     };
     let began = world.events.iter().filter(|event| matches!(event, Event::TurnStarted { .. }));
-    world.check_eq(&(outcome.turns as usize), &began.count(), "law 6: the turns are counted");
+    world.check_eq(&(outcome.turns as usize), &began.count(), "the turns are counted");
     let failed = matches!(outcome.reason, EndReason::ProviderError | EndReason::Incomplete);
-    world.check_eq(&outcome.error.is_some(), &failed, "law 6: an error says what failed");
+    world.check_eq(&outcome.error.is_some(), &failed, "an error says what failed");
     let is_partial = outcome.reason.is_partial()
         || outcome.reason == EndReason::Completed && outcome.unknown_stop_reason.is_some();
-    world.check_eq(&outcome.partial, &is_partial, "law 6: partial");
+    world.check_eq(&outcome.partial, &is_partial, "partial");
     if outcome.reason != EndReason::Pending {
         let open = world.handle.history().unanswered_calls();
-        world.check(open.is_empty(), "law 3: at the end every call has its result");
+        world.check(open.is_empty(), "at the end every call has its result");
     }
     outcome
 }
 
-/// Checks law 8: a second run is the same, byte for byte.
+/// Checks that a second run is the same, byte for byte.
 pub(crate) fn check_same_bytes(first: &Simulation, second: &Simulation) {
-    first.check_eq(&event_lines(second), &event_lines(first), "law 8: the same events");
-    first.check_eq(&request_bodies(second), &request_bodies(first), "law 8: the same requests");
+    first.check_eq(&event_lines(second), &event_lines(first), "the same events");
+    first.check_eq(&request_bodies(second), &request_bodies(first), "the same requests");
 }
 
 fn event_lines(world: &Simulation) -> Vec<String> {
@@ -213,7 +208,7 @@ pub(crate) fn check_broken_off_turn(world: &Simulation) {
             .any(|event| matches!(event, Event::Turn(TurnEvent::ToolCallStart { call_id: id, .. }) if id == call_id)),
         _ => false,
     });
-    world.check(!ran, "law 4: no call of a turn that broke off runs");
+    world.check(!ran, "no call of a turn that broke off runs");
     let history = world.handle.history();
     let calls = world.events[from..].iter().filter_map(|event| match event {
         Event::Turn(TurnEvent::ToolCallStart { call_id, .. }) => Some(call_id),
@@ -222,6 +217,6 @@ pub(crate) fn check_broken_off_turn(world: &Simulation) {
     for call_id in calls {
         let of = |item: &&Item| item.as_tool_call().is_some_and(|call| call.call_id == *call_id);
         let marked = history.iter().find(of).is_none_or(|item| item.interrupted);
-        world.check(marked, "law 3: a call of a turn that broke off is marked");
+        world.check(marked, "a call of a turn that broke off is marked");
     }
 }

@@ -1,5 +1,5 @@
 //! Small worlds: every script of [`script`], undisturbed and with a disturbance at every poll, and
-//! the laws in all of them.
+//! the invariants in all of them.
 //!
 //! A world is one run of one script with one disturbance, or none. Undisturbed runs are checked
 //! after every poll. Up to a disturbance, a run is the same as without one, which is checked too.
@@ -195,14 +195,14 @@ async fn run_dropped(stage: &Environment, script: &Script, plain: &Simulation<'_
     invariants::check_nothing_runs(&world);
     let (sent, ran) = (world.request_count(), world.executions.executed_call_ids());
     tokio::time::advance(Duration::from_mins(1)).await;
-    world.check_eq(&world.request_count(), &sent, "law 2: a request after a drop");
-    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool after a drop");
-    world.check_eq(&world.handle.history(), &before, "law 5: a drop loses nothing");
-    world.check_eq(&world.journal.new_items(), &new, "law 7: a drop changes nothing");
+    world.check_eq(&world.request_count(), &sent, "a request after a drop");
+    world.check_eq(&world.executions.executed_call_ids(), &ran, "a tool after a drop");
+    world.check_eq(&world.handle.history(), &before, "a drop loses nothing");
+    world.check_eq(&world.journal.new_items(), &new, "a drop changes nothing");
     invariants::check_after_poll(&world);
     invariants::check_requests_match_fold(&world);
     let request = Request::new(before.settled());
-    world.check(anthropic::encode(&request, "m").is_ok(), "law 3: it can be sent");
+    world.check(anthropic::encode(&request, "m").is_ok(), "it can be sent");
 }
 
 /// A run that is interrupted through a handle: it is woken, and its next poll drops everything and
@@ -219,20 +219,20 @@ async fn run_interrupted(stage: &Environment, script: &Script, plain: &Simulatio
     world.handle.interrupt();
     world.handle.interrupt();
     if world.was_pending {
-        world.check(world.wake_count() > wakes, "law 6: an interrupt wakes a run that waits");
+        world.check(world.wake_count() > wakes, "an interrupt wakes a run that waits");
     }
     let mut known = (cut == 0).then_some(plain);
     while world.poll(known.take()).await {
-        world.check(!world.was_pending, "law 6: after an interrupt nothing is waited for");
+        world.check(!world.was_pending, "after an interrupt nothing is waited for");
         invariants::check_nothing_runs(&world);
         invariants::check_after_poll(&world);
     }
-    world.check_eq(&world.request_count(), &sent, "law 2: a request after an interrupt");
-    world.check_eq(&world.executions.executed_call_ids(), &ran, "law 2: a tool after an interrupt");
+    world.check_eq(&world.request_count(), &sent, "a request after an interrupt");
+    world.check_eq(&world.executions.executed_call_ids(), &ran, "a tool after an interrupt");
     invariants::check_one_ending(&mut world).await;
     match over {
         true => {
-            world.check_eq(&world.events.len(), &cut, "law 6: a late interrupt changes nothing");
+            world.check_eq(&world.events.len(), &cut, "a late interrupt changes nothing");
         }
         false => invariants::check_interrupted(&world, cut, phase, open),
     }

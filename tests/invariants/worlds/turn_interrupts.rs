@@ -29,7 +29,7 @@ pub(crate) async fn run_with_interrupted_turn(
     world.handle.interrupt_turn();
     world.handle.interrupt_turn();
     if was_pending {
-        world.check(world.wake_count() > wakes, "law 6: an interrupt wakes a run that waits");
+        world.check(world.wake_count() > wakes, "an interrupt wakes a run that waits");
     }
     let mut known = (cut == 0).then_some(plain);
     while world.poll(known.take()).await {
@@ -42,7 +42,7 @@ pub(crate) async fn run_with_interrupted_turn(
     }
     let dropped = world.events.iter().filter_map(Event::tool_output);
     let dropped = dropped.filter(|result| result.kind == ResultKind::Interrupted).count();
-    world.check_eq(&dropped, &0, "law 2: an interrupt of the model drops no tool");
+    world.check_eq(&dropped, &0, "an interrupt of the model drops no tool");
     match receipt {
         Some(Ok(receipt)) => check_delivered_or_returned(&world, &receipt, AppendReason::Steer),
         Some(Err(_)) => world.check(is_over, "input is accepted until the run is over"),
@@ -70,16 +70,16 @@ fn is_streaming(world: &Simulation) -> bool {
 /// Checks that the turn ends with the next event, and keeps exactly what was streamed.
 fn check_interrupted_turn(world: &Simulation, new: &[Event]) {
     let Some(Event::Turn(TurnEvent::TurnComplete { turn })) = new.first() else {
-        return world.check(false, format!("law 6: the turn ends at once: {:?}", new.first()));
+        return world.check(false, format!("the turn ends at once: {:?}", new.first()));
     };
     world.check_eq(turn.stop_reason(), &StopReason::Interrupted, "the turn was interrupted");
     world.check(turn.items().iter().all(|item| item.interrupted), "its items say so");
-    world.check_eq(&turn.calls().len(), &0, "law 1: its calls are void");
+    world.check_eq(&turn.calls().len(), &0, "its calls are void");
     let cut = world.events.len() - new.len();
     let before = world.events[..cut].iter().rev();
     let streamed = before.take_while(|event| !matches!(event, Event::TurnStarted { .. }));
     let streamed: Vec<_> =
         streamed.filter_map(Event::text_delta).map(ToString::to_string).collect();
     let streamed: String = streamed.into_iter().rev().collect();
-    world.check_eq(&turn.text(), &streamed, "law 7: the turn is the sum of its events");
+    world.check_eq(&turn.text(), &streamed, "the turn is the sum of its events");
 }

@@ -140,10 +140,10 @@ impl<'a> Simulation<'a> {
         }
     }
 
-    /// Fails with the world's name if a law does not hold.
+    /// Fails with the world's name if an invariant does not hold.
     #[track_caller]
-    pub(crate) fn check(&self, holds: bool, law: impl fmt::Display) {
-        assert!(holds, "{law}, after {} polls, in the world of {self:?}", self.poll_count);
+    pub(crate) fn check(&self, holds: bool, claim: impl fmt::Display) {
+        assert!(holds, "{claim}, after {} polls, in the world of {self:?}", self.poll_count);
     }
 
     /// Fails with the world's name if two values differ.
@@ -152,11 +152,11 @@ impl<'a> Simulation<'a> {
         &self,
         found: &T,
         wanted: &T,
-        law: &str,
+        claim: &str,
     ) {
         assert!(
             found == wanted,
-            "{law}, after {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \
+            "{claim}, after {} polls, in the world of {self:?}\n found: {found:?}\nwanted: \
              {wanted:?}",
             self.poll_count
         );
@@ -189,25 +189,22 @@ impl<'a> Simulation<'a> {
             Poll::Ready(Some(Err(error))) => {
                 let outcome = self.events.last().and_then(Event::outcome);
                 let own = outcome.and_then(|outcome| outcome.error.clone());
-                self.check_eq(&Some(error), &own, "law 6: the error of a failed run");
+                self.check_eq(&Some(error), &own, "the error of a failed run");
                 let over = self.run.as_ref().is_some_and(FusedStream::is_terminated);
-                self.check(!self.has_yielded_error, "law 6: a failed run yields its error once");
+                self.check(!self.has_yielded_error, "a failed run yields its error once");
                 self.has_yielded_error = true;
-                self.check(over, "law 6: nothing follows the error of a failed run");
+                self.check(over, "nothing follows the error of a failed run");
                 true
             }
             Poll::Ready(None) => {
                 let outcome = self.events.last().and_then(Event::outcome);
                 let failed = outcome.is_some_and(|outcome| outcome.error.is_some());
-                self.check(
-                    self.has_yielded_error == failed,
-                    "law 6: a failed run yields its error once",
-                );
+                self.check(self.has_yielded_error == failed, "a failed run yields its error once");
                 false
             }
             Poll::Pending => {
                 self.pending_polls += 1;
-                self.check(self.pending_polls < MAX_PENDING_POLLS, "law 6: nothing hangs");
+                self.check(self.pending_polls < MAX_PENDING_POLLS, "nothing hangs");
                 if self.wake_count() == wakes {
                     tokio::time::advance(Duration::from_secs(1)).await;
                 }
@@ -222,7 +219,7 @@ impl<'a> Simulation<'a> {
             // Law 8 for the part that both have in common.
             Some(known) => {
                 let same = known.events.get(at) == Some(&event);
-                self.check(same, format!("law 8: event {at} is another: {event:?}"));
+                self.check(same, format!("event {at} is another: {event:?}"));
                 known.reparsed_events[at].clone()
             }
             None => self.round_trip_json(&event),
@@ -247,7 +244,7 @@ impl<'a> Simulation<'a> {
         let line = serde_json::to_string(event).expect("an event can be written");
         let read: Event = serde_json::from_str(&line).expect("an event can be read");
         let again = serde_json::to_string(&read).expect("an event can be written");
-        self.check_eq(&again, &line, "law 7: an event is what was written of it");
+        self.check_eq(&again, &line, "an event is what was written of it");
         read
     }
 

@@ -10,4 +10,6 @@ mod over_http;
 mod requests;
 mod round_trip;
 mod tool_search;
+mod unusual_histories;
+pub(super) mod unusual_responses;
 mod usage_and_stop;

@@ -17,7 +17,7 @@ use turnstream::{Error, History, Item, Request, Usage};
 
 use turnstream_test_support::wires::sse_body;
 
-#[path = "../../../../tests/wires/chat/fixture.rs"]
+#[path = "../../../../tests/wires/openai_chat/fixture.rs"]
 #[allow(dead_code, reason = "the tests of the wire use all of it")]
 mod fixture;
 
@@ -90,7 +90,7 @@ proptest! {
     }
 
     #[test]
-    fn law_9_each_request_extends_the_previous_one_in_every_dialect(
+    fn each_request_extends_the_previous_one_in_every_dialect(
         steps in vec(0..STEP_KINDS, 1..14),
         volatile in any::<bool>(),
     ) {

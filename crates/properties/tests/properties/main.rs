@@ -5,7 +5,7 @@
 //! | `loop_stream` | every form of the loop agrees with a loop over vectors |
 //! | `frames` | frames of server-sent events agree with `eventsource-stream`, in any chunks |
 //! | `repeated_frames` | a frame that differs from the previous one only in a text is read as the parser reads it |
-//! | `any_bytes` | damaged streams violate no law, on any wire |
+//! | `any_bytes` | damaged streams violate no invariant, on any wire |
 //! | `bodies` | a body decodes to the same turn on every wire, however it is framed and split |
 //! | `anthropic`, `chat`, `gemini`, `ollama`, `openai_responses` | each wire: splits, noise, stable prefixes |
 //! | `encoders` | an encoder's output is accepted by its vendor, for any history |

@@ -55,7 +55,7 @@ fn has_paired_calls(history: &History) -> bool {
 
 proptest! {
     #[test]
-    fn law_3_settling_any_history_pairs_all_calls_and_is_idempotent(history in any_history()) {
+    fn settling_any_history_pairs_all_calls_and_is_idempotent(history in any_history()) {
         let settled = history.settled();
         prop_assert!(has_paired_calls(&settled), "{settled:?}");
         prop_assert!(settled.is_settled());

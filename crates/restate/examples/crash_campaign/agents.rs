@@ -1,6 +1,7 @@
 //! The workers' agents: scripted models, and tools that record each step in the log.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -11,8 +12,8 @@ use turnstream::item::ItemFlag;
 use turnstream::provider::{Reply, Scripted};
 use turnstream::tool::{Tool, ToolSpec};
 use turnstream::{Agent, Error, History, Item};
+use turnstream_test_support::seeded_random::Dice;
 
-use crate::dice::Dice;
 use crate::log::{COMPACTION, Log, MODEL, Phase};
 use crate::task::{Position, TaskKind};
 
@@ -77,7 +78,7 @@ impl Agents {
             };
             let key = position.key();
             agents.log.append(Phase::Begin, MODEL, &key);
-            position.reply(&mut agents.dice(&key))
+            position.reply(&agents.dice(&key))
         })
     }
 
@@ -90,7 +91,7 @@ impl Agents {
             let key = cx.idempotency_key().to_owned();
             async move {
                 agents.log.append(Phase::Begin, name, &key);
-                let delay = random_millis(&mut agents.dice(&key), MAX_TOOL_MILLIS);
+                let delay = random_millis(&agents.dice(&key), MAX_TOOL_MILLIS);
                 tokio::time::sleep(delay).await;
                 agents.log.append(Phase::End, name, &key);
                 format!("done for {}", cx.call_id())
@@ -98,10 +99,10 @@ impl Agents {
         })
     }
 
-    fn dice(&self, key: &str) -> Dice {
+    fn dice(&self, key: &str) -> Arc<Dice> {
         let mut hasher = DefaultHasher::new();
         (self.seed, key).hash(&mut hasher);
-        Dice::new(hasher.finish())
+        Dice::new(hasher.finish().wrapping_add(1))
     }
 }
 
@@ -120,7 +121,7 @@ impl Compactor for Agents {
         let agents = self.clone();
         async move {
             agents.log.append(Phase::Begin, COMPACTION, &key);
-            tokio::time::sleep(random_millis(&mut agents.dice(&key), MAX_TOOL_MILLIS)).await;
+            tokio::time::sleep(random_millis(&agents.dice(&key), MAX_TOOL_MILLIS)).await;
             agents.log.append(Phase::End, COMPACTION, &key);
             let summary = || Item::user("Much was done.").with_flag(ItemFlag::Compacted);
             Ok((to > 1).then(|| Compaction::new(0, to, vec![summary()])))
@@ -130,6 +131,6 @@ impl Compactor for Agents {
 }
 
 /// A random duration of up to this many milliseconds.
-pub(crate) fn random_millis(dice: &mut Dice, max: u64) -> Duration {
+pub(crate) fn random_millis(dice: &Dice, max: u64) -> Duration {
     Duration::from_micros(dice.roll(max * 1_000))
 }

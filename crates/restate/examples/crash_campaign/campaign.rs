@@ -10,9 +10,9 @@ use std::process::Command;
 use futures::StreamExt;
 use futures::future::join;
 use futures::stream;
+use turnstream_test_support::seeded_random::Dice;
 
 use crate::connection::Connection;
-use crate::dice::Dice;
 use crate::killer::{Kill, KillPlan, Killer};
 use crate::log::Log;
 use crate::report::{Report, StepLosses};
@@ -49,7 +49,7 @@ impl Campaign {
             servers,
             workers,
             folder: path.clone(),
-            dice: Dice::new(self.seed),
+            dice: Dice::new(self.seed.wrapping_add(1)),
             kills: Vec::new(),
             violations: Vec::new(),
         };
@@ -82,7 +82,7 @@ impl Campaign {
             .map(|index| {
                 let connection = Connection::new(urls, index).expect("a server has a URL");
                 let id = format!("seed-{}-session-{index}", self.seed);
-                let dice = Dice::new(self.seed ^ (index as u64 + 1) << 32);
+                let dice = Dice::new((self.seed ^ (index as u64 + 1) << 32).wrapping_add(1));
                 SessionClient::new(id, connection, dice, &on_finished).perform(runs_of(index))
             })
             .buffer_unordered(CONCURRENT_SESSIONS)

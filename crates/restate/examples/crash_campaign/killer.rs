@@ -2,12 +2,13 @@
 
 use std::cell::Cell;
 use std::path::PathBuf;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use tokio::time::sleep;
+use turnstream_test_support::seeded_random::Dice;
 
 use crate::agents::random_millis;
-use crate::dice::Dice;
 use crate::log::{Log, now};
 use crate::servers::Servers;
 use crate::worker::{WORKERS, WorkerKill, WorkerProcesses};
@@ -54,7 +55,7 @@ pub(crate) struct Killer<'a> {
     pub(crate) workers: WorkerProcesses,
     /// The folder that contains the log of steps.
     pub(crate) folder: PathBuf,
-    pub(crate) dice: Dice,
+    pub(crate) dice: Arc<Dice>,
     pub(crate) kills: Vec<Kill>,
     pub(crate) violations: Vec<String>,
 }
@@ -79,7 +80,7 @@ impl Killer<'_> {
                 while finished.get() * 2 < runs {
                     sleep(Duration::from_millis(5)).await;
                 }
-                sleep(random_millis(&mut self.dice, MAX_PAUSE_MILLIS)).await;
+                sleep(random_millis(&self.dice, MAX_PAUSE_MILLIS)).await;
                 let node = self.draw_index(self.servers.ingress_urls().len());
                 self.note_server_kill(node);
                 let worker = self.draw_index(WORKERS);
@@ -89,9 +90,9 @@ impl Killer<'_> {
     }
 
     async fn kill_server(&mut self) {
-        sleep(random_millis(&mut self.dice, MAX_PAUSE_MILLIS)).await;
+        sleep(random_millis(&self.dice, MAX_PAUSE_MILLIS)).await;
         self.note_server_kill(0);
-        sleep(random_millis(&mut self.dice, MAX_RESTART_DELAY_MILLIS)).await;
+        sleep(random_millis(&self.dice, MAX_RESTART_DELAY_MILLIS)).await;
         if let Some(kill) = self.kills.last_mut() {
             kill.to = now();
         }
@@ -105,7 +106,7 @@ impl Killer<'_> {
     }
 
     async fn kill_workers(&mut self) {
-        let pause = random_millis(&mut self.dice, MAX_PAUSE_MILLIS - MIN_PAUSE_MILLIS);
+        let pause = random_millis(&self.dice, MAX_PAUSE_MILLIS - MIN_PAUSE_MILLIS);
         sleep(Duration::from_millis(MIN_PAUSE_MILLIS) + pause).await;
         let index = self.draw_index(WORKERS);
         let is_all = self.dice.roll(ALL_WORKERS_ONE_IN) == 0;
@@ -113,7 +114,7 @@ impl Killer<'_> {
         for index in &indexes {
             self.kill_worker(*index);
         }
-        sleep(random_millis(&mut self.dice, MAX_RESTART_DELAY_MILLIS)).await;
+        sleep(random_millis(&self.dice, MAX_RESTART_DELAY_MILLIS)).await;
         for index in indexes {
             if let Err(error) = self.workers.restart(index) {
                 self.violations.push(format!("a worker cannot be started: {error}"));
@@ -141,7 +142,7 @@ impl Killer<'_> {
         self.kills.push(Kill { target: KillTarget::Worker(pid), from, to });
     }
 
-    fn draw_index(&mut self, len: usize) -> usize {
+    fn draw_index(&self, len: usize) -> usize {
         usize::try_from(self.dice.roll(len as u64)).expect("an index")
     }
 }

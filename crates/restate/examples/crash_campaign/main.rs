@@ -28,7 +28,6 @@
 mod agents;
 mod campaign;
 mod connection;
-mod dice;
 mod killer;
 mod log;
 mod report;

@@ -1,6 +1,7 @@
 //! The client of one session: it starts runs, sends verdicts, and sends commands during the runs.
 
 use std::cell::{Cell, RefCell};
+use std::sync::Arc;
 use std::time::Duration;
 
 use futures::future::join3;
@@ -12,10 +13,10 @@ use turnstream::item::PendingCall;
 use turnstream::session::{Entry, SessionState, restore_history};
 use turnstream::tool::Verdict;
 use turnstream::{Error, ErrorKind, Item, Outcome};
+use turnstream_test_support::seeded_random::Dice;
 
 use crate::agents::{agent_for, random_millis};
 use crate::connection::Connection;
-use crate::dice::Dice;
 use crate::task::{TaskKind, task_of_call};
 
 /// The latest time after the start of a run at which a command is sent.
@@ -55,7 +56,7 @@ pub(crate) struct SessionClient<'a> {
     connection: Connection,
     /// Called after each run.
     on_finished: &'a dyn Fn(),
-    dice: Dice,
+    dice: Arc<Dice>,
     traces: RefCell<SessionTraces>,
 }
 
@@ -72,7 +73,7 @@ impl<'a> SessionClient<'a> {
     pub(crate) fn new(
         id: String,
         connection: Connection,
-        dice: Dice,
+        dice: Arc<Dice>,
         on_finished: &'a dyn Fn(),
     ) -> Self {
         let traces = SessionTraces {
@@ -92,7 +93,7 @@ impl<'a> SessionClient<'a> {
         for task in 1..=u32::try_from(runs).expect("a few runs") {
             // After a failed run, a later one may wait for it for ever.
             if self.traces.borrow().runs_finished + 1 == task as usize {
-                let kind = TaskKind::draw(&mut self.dice);
+                let kind = TaskKind::draw(&self.dice);
                 match self.run_task(task, kind).await {
                     Ok(()) => self.traces.borrow_mut().runs_finished += 1,
                     Err(error) => {
@@ -146,11 +147,11 @@ impl<'a> SessionClient<'a> {
     }
 
     /// Plans commands for a run: most runs receive one or two inputs, a few are interrupted.
-    fn plan_commands(&mut self, task: u32) -> Vec<PlannedCommand> {
+    fn plan_commands(&self, task: u32) -> Vec<PlannedCommand> {
         let count = self.dice.roll(4);
         let mut plan = Vec::new();
         for number in 0..count {
-            let delay = random_millis(&mut self.dice, MAX_COMMAND_DELAY_MILLIS);
+            let delay = random_millis(&self.dice, MAX_COMMAND_DELAY_MILLIS);
             let id = format!("input-{task}-{number}");
             let text = format!("Input {id} of {}.", self.id);
             let items = vec![Item::user(&*text)];
@@ -224,7 +225,7 @@ impl<'a> SessionClient<'a> {
     }
 
     /// Sends verdicts on pending calls, and waits for the end of the run that resumes them.
-    async fn judge_pending(&mut self, agent: &str, calls: Vec<PendingCall>) -> Result<(), Error> {
+    async fn judge_pending(&self, agent: &str, calls: Vec<PendingCall>) -> Result<(), Error> {
         let mut is_complete = false;
         for call in calls {
             let verdict = match self.dice.roll(3) {

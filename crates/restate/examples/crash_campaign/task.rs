@@ -2,8 +2,7 @@
 
 use turnstream::History;
 use turnstream::provider::Reply;
-
-use crate::dice::Dice;
+use turnstream_test_support::seeded_random::Dice;
 
 /// The task of a run. The model reads it from the input: `Task 3 parallel`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +47,7 @@ impl TaskKind {
     ];
 
     /// Draws a task that a run can start with.
-    pub(crate) fn draw(dice: &mut Dice) -> Self {
+    pub(crate) fn draw(dice: &Dice) -> Self {
         match dice.roll(9) {
             0..3 => Self::Parallel,
             3 => Self::InPlace,
@@ -121,7 +120,7 @@ impl<'a> Position<'a> {
     }
 
     /// The model's reply, with random delays of a few milliseconds between its words.
-    pub(crate) fn reply(&self, dice: &mut Dice) -> Reply {
+    pub(crate) fn reply(&self, dice: &Dice) -> Reply {
         let Self { task, turn, .. } = self;
         let mut reply = Reply::text(format!("Turn-{task}.{turn}"));
         for _ in 0..2 + dice.roll(5) {

@@ -14,7 +14,8 @@ use turnstream::session::{AlreadyLeased, Entry, LeaseLost, Session, SessionRun, 
 use turnstream::tool::{Tool, ToolSpec, Verdict};
 use turnstream::{Agent, Error, ErrorKind, Event, History, Item};
 
-use super::dice::Dice;
+use crate::seeded_random::Dice;
+
 use super::location::{SESSION_ID, StoreLocation};
 use super::store_kind::StoreKind;
 
@@ -25,11 +26,11 @@ pub(crate) async fn run(
     place: StoreLocation<impl StoreKind>,
     seed: u64,
 ) -> Result<Infallible, Error> {
-    let mut dice = Dice::new(seed);
+    let dice = Dice::new(seed.wrapping_add(1));
     let session = Session::open(place.open_store().await?, SESSION_ID).await?;
     let agent = build_agent(&place)?;
     loop {
-        match run_once(&session, &agent, &mut dice).await {
+        match run_once(&session, &agent, &dice).await {
             Ok(()) => {}
             // The store's server has not yet noticed that the previous process is gone, or it was
             // itself killed.
@@ -54,7 +55,7 @@ fn is_lease_error(error: &Error) -> bool {
     error.find_source::<AlreadyLeased>().is_some() || error.find_source::<LeaseLost>().is_some()
 }
 
-async fn run_once(session: &Session, agent: &Agent, dice: &mut Dice) -> Result<(), Error> {
+async fn run_once(session: &Session, agent: &Agent, dice: &Dice) -> Result<(), Error> {
     let input = format!("Go on, at {}.", session.version());
     let run = match session.state() {
         SessionState::Pending { calls } if dice.roll(4) > 0 => {

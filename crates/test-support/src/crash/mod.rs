@@ -9,7 +9,6 @@
 
 mod check;
 mod child;
-mod dice;
 mod location;
 mod parent;
 mod program;

@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use turnstream::session::{Entry, Session, Store, restore_history};
 use turnstream::{Error, Item};
 
-use super::dice::Dice;
+use crate::seeded_random::Dice;
+
 use super::location::{SESSION_ID, StoreLocation};
 use super::store_kind::StoreKind;
 
@@ -106,14 +107,14 @@ async fn kill_and_verify(
     server: Option<ServerKills>,
     report: &mut Report,
 ) -> Result<(), String> {
-    let mut dice = Dice::new(seed);
+    let dice = Dice::new(seed.wrapping_add(1));
     let mut reports = Vec::new();
     for kill in 1..=kills {
         // Spreads the server kills evenly over the kills.
         let is_due = |it: &&ServerKills| kill * it.kills / kills > report.server_kill_count;
         let server = server.as_ref().filter(is_due);
         report.server_kill_count += u32::from(server.is_some());
-        reports.extend(run_and_kill_child(place, &mut dice, server)?);
+        reports.extend(run_and_kill_child(place, &dice, server)?);
         report.kill_count = kill;
         if let Some(lines) = place.session_file()
             && dice.roll(5) == 0
@@ -137,7 +138,7 @@ async fn kill_and_verify(
 /// the child printed.
 fn run_and_kill_child(
     place: &StoreLocation<impl StoreKind>,
-    dice: &mut Dice,
+    dice: &Dice,
     server: Option<&ServerKills>,
 ) -> Result<Vec<String>, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;

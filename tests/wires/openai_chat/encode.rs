@@ -4,12 +4,13 @@ use std::collections::HashSet;
 
 use serde_json::{Value, json};
 use turnstream::http::KeyHeader;
-use turnstream::item::{ItemFlag, Media, MediaSource, Part, ResultKind, ToolResult};
+use turnstream::item::{ItemFlag, Media, MediaSource, Part, ResultKind, StopReason, ToolResult};
 use turnstream::provider::openai_chat::{CallIdRule, Dialect, EmptyContent, MediaForms};
 use turnstream::request::Cache;
-use turnstream::{ErrorKind, Item};
+use turnstream::{ErrorKind, Item, Usage};
 
 use super::{encode_json, encode_messages, request_with_items, tool_result};
+use turnstream_test_support::items::as_turn_end;
 
 /// A question, a call, its result, an answer.
 fn call_items(id: &str) -> Vec<Item> {
@@ -269,4 +270,12 @@ fn a_request_of_nothing_but_instructions_is_refused_if_the_server_never_answers_
     }
     let names = Dialect::ALL.iter().filter(|dialect| dialect.requires_message);
     assert_eq!(names.map(|dialect| dialect.name).collect::<Vec<_>>(), ["mistral", "ollama"]);
+}
+
+#[test]
+fn later_items_do_not_change_how_an_interrupted_text_was_sent() {
+    let mut items = vec![Item::user("x"), Item::text("one").with_flag(ItemFlag::Interrupted)];
+    let before = encode_messages(items.clone(), &Dialect::OPENAI);
+    items.push(as_turn_end(StopReason::Pause, Item::text("two"), Usage::default()));
+    assert_eq!(before[1], encode_messages(items, &Dialect::OPENAI)[1]);
 }

@@ -1,26 +1,20 @@
-//! Histories that have no obvious encoding on the Messages and Chat Completions wires.
+//! Histories that have no obvious encoding on the Messages wire.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use turnstream::item::{ItemFlag, ProviderData, RawJson, ResultKind, StopReason, ToolResult};
-use turnstream::provider::{anthropic, openai_chat};
+use turnstream::provider::anthropic;
 use turnstream::{ErrorKind, History, Item, Request, Usage};
 
 use turnstream_test_support::items::as_turn_end;
 
-pub(super) fn request_with_items(items: Vec<Item>) -> Request {
+fn request_with_items(items: Vec<Item>) -> Request {
     Request::new(History::from_items("h", items))
 }
 
-fn encode_for_messages(items: Vec<Item>) -> Value {
+fn encode_json(items: Vec<Item>) -> Value {
     serde_json::from_slice(&anthropic::encode(&request_with_items(items), "m").unwrap()).unwrap()
-}
-
-fn encode_for_chat(items: Vec<Item>) -> Value {
-    let dialect = openai_chat::Dialect::OPENAI;
-    serde_json::from_slice(&openai_chat::encode(&request_with_items(items), "m", &dialect).unwrap())
-        .unwrap()
 }
 
 /// An item that ends its turn.
@@ -53,7 +47,7 @@ fn check_tool_name(name: &Value) {
 
 #[test]
 fn an_empty_error_result_is_sent_in_an_accepted_form() {
-    let sent = encode_for_messages(call_and_result("c", "f", "{}", "", ResultKind::Error));
+    let sent = encode_json(call_and_result("c", "f", "{}", "", ResultKind::Error));
     let result = &sent["messages"][2]["content"][0];
     assert!(result["is_error"] != true || result["content"].is_array(), "{result}");
 }
@@ -69,23 +63,20 @@ fn white_space_only_text_is_not_sent() {
 
 #[test]
 fn the_first_message_is_the_users() {
-    let sent = encode_for_messages(vec![
-        Item::user(" "),
-        as_last_of_turn(Item::text("a")),
-        Item::user("b"),
-    ]);
+    let sent =
+        encode_json(vec![Item::user(" "), as_last_of_turn(Item::text("a")), Item::user("b")]);
     assert_eq!(sent["messages"][0]["role"], "user", "{sent}");
 }
 
 #[test]
 fn ids_and_names_of_other_wires_are_sent_in_an_accepted_alphabet() {
     let id = "call.1:x y".to_owned() + &"z".repeat(80);
-    let sent = encode_for_messages(call_and_result(&id, "f", "{}", "r", ResultKind::Ok));
+    let sent = encode_json(call_and_result(&id, "f", "{}", "r", ResultKind::Ok));
     let (call, result) = (&sent["messages"][1]["content"][0], &sent["messages"][2]["content"][0]);
     check_tool_name(&call["id"]);
     assert_eq!(call["id"], result["tool_use_id"]);
     let name = "functions.get weather";
-    let sent = encode_for_messages(call_and_result("c", name, "{}", "r", ResultKind::UnknownTool));
+    let sent = encode_json(call_and_result("c", name, "{}", "r", ResultKind::UnknownTool));
     check_tool_name(&sent["messages"][1]["content"][0]["name"]);
 }
 
@@ -93,7 +84,7 @@ fn ids_and_names_of_other_wires_are_sent_in_an_accepted_alphabet() {
 fn a_history_with_calls_is_never_sent_without_tools() {
     let mut items = call_and_result("c", "f", "{}", "r", ResultKind::Ok);
     items.push(Item::user("y"));
-    let sent = encode_for_messages(items);
+    let sent = encode_json(items);
     assert!(sent["tools"].is_array(), "{sent}");
 }
 
@@ -113,7 +104,7 @@ fn no_message_ends_in_thinking() {
         model: "m".into(),
         value: RawJson::parse(r#"{"signature":"s"}"#).unwrap(),
     }));
-    let sent = encode_for_messages(vec![Item::user("x"), thought, Item::user("y")]);
+    let sent = encode_json(vec![Item::user("x"), thought, Item::user("y")]);
     for message in sent["messages"].as_array().unwrap() {
         if let Some(block) = message["content"].as_array().and_then(|blocks| blocks.last()) {
             assert_ne!(block["type"], "thinking", "{message}");
@@ -124,13 +115,8 @@ fn no_message_ends_in_thinking() {
 #[test]
 fn later_items_do_not_change_how_a_text_was_sent() {
     let mut items = vec![Item::user("x"), as_last_of_turn(Item::text("one \n"))];
-    let before = encode_for_messages(items.clone());
+    let before = encode_json(items.clone());
     items.push(as_last_of_turn(Item::text("two")));
-    let after = encode_for_messages(items);
+    let after = encode_json(items);
     assert_eq!(before["messages"][1]["content"][0], after["messages"][1]["content"][0]);
-
-    let mut items = vec![Item::user("x"), Item::text("one").with_flag(ItemFlag::Interrupted)];
-    let before = encode_for_chat(items.clone());
-    items.push(as_last_of_turn(Item::text("two")));
-    assert_eq!(before["messages"][1], encode_for_chat(items)["messages"][1]);
 }

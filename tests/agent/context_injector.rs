@@ -8,7 +8,7 @@ use turnstream::context::{
 use turnstream::provider::{Reply, Scripted};
 use turnstream::{Agent, History, Item};
 
-use super::{look_call_reply, look_tool};
+use crate::compaction::{look_call_reply, look_tool};
 use turnstream_test_support::items::{
     history_of, look_turn, message_texts, session_items, token_usage,
 };
