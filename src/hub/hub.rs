@@ -23,7 +23,7 @@ use crate::hub::log::event_log::{LogUnavailable, NotRunning};
 use crate::hub::log::logs::Logs;
 use crate::hub::read::reader::Reader;
 use crate::hub::read::session_reader::SessionReader;
-use crate::hub::run::registry::{AlreadyRunning, Insertion, Registry, RunPlace};
+use crate::hub::run::registry::{AlreadyRunning, HubRun, Insertion, Registry};
 use crate::hub::run::run_directory::{LostRun, RunDirectory};
 use crate::hub::run::source::RunSource;
 use crate::hub::run::{DrivenRun, LogEntries, LogState, Runner, UnattendedLimit};
@@ -143,7 +143,7 @@ impl Hub {
     /// Returns the id of this hub's active run for the key, if any. To find runs in other hubs as
     /// well, use [`find_run`](Self::find_run).
     pub fn run_id(&self, key: &str) -> Option<String> {
-        self.0.registry.current(key).map(|place| place.run.to_string())
+        self.0.registry.current(key).map(|hub_run| hub_run.run.to_string())
     }
 
     /// Returns the id of the active run for the key, if any. The run may be in this hub or in
@@ -265,7 +265,7 @@ impl Hub {
     /// source, if this hub has no log for the run.
     pub fn read_run(&self, run_id: &str, after: Option<&EventNumber>) -> Result<Reader, Error> {
         match self.0.registry.run(run_id) {
-            Some(place) => Ok(self.logs().read_run(place, after)),
+            Some(hub_run) => Ok(self.logs().read_run(hub_run, after)),
             None => Err(NotRunning { run: run_id.to_owned() }.into()),
         }
     }
@@ -323,10 +323,10 @@ impl Hub {
     ) -> Result<InputReceipt, Error> {
         // A run in this hub can be reached even if the inboxes on another machine cannot.
         if self.directory().is_some()
-            && let Some(place) = self.0.registry.run(run_id)
-            && !place.has_ended()
+            && let Some(hub_run) = self.0.registry.run(run_id)
+            && !hub_run.has_ended()
         {
-            return place.send(id, command);
+            return hub_run.send(id, command);
         }
         self.0.settings.inbox.send(run_id, id, command).await
     }
@@ -354,13 +354,13 @@ impl Hub {
         let entries = self.0.registry.runs();
         let log = self.0.settings.log.stats();
         HubStats {
-            runs: entries.iter().filter(|place| !place.has_ended()).count(),
-            readers: entries.iter().map(|place| place.reader_count()).sum(),
+            runs: entries.iter().filter(|hub_run| !hub_run.has_ended()).count(),
+            readers: entries.iter().map(|hub_run| hub_run.reader_count()).sum(),
             entries: log.entries,
             fullest_log: log.fullest,
             capacity: self.0.settings.capacity,
             cut_readers: log.cut_readers,
-            oldest_reader: entries.iter().filter_map(|place| place.oldest_reader()).max(),
+            oldest_reader: entries.iter().filter_map(|hub_run| hub_run.oldest_reader()).max(),
         }
     }
 
@@ -473,14 +473,14 @@ impl Reservation {
         let RunSource { events, start, starts_at, has_replaced, handle, run_id, attempt } = run;
         let run: Arc<str> = run_id.unwrap_or_else(|| settings.ids.next_id()).into();
         let progress = attempt.as_ref().map(|attempt| attempt.progress.clone());
-        let place = RunPlace::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
-        let place = Arc::new(place);
+        let hub_run = HubRun::new(Arc::clone(&run), self.key.clone(), handle.clone(), progress);
+        let hub_run = Arc::new(hub_run);
         let mut entries = LogEntries::new(Arc::clone(&run), start, starts_at, settings.capacity);
         if let Some(attempt) = attempt {
             entries.continue_attempts(&attempt.replayed);
         }
         let mut runner = Runner {
-            driven: DrivenRun::new(Arc::clone(&place), events, Arc::clone(&settings.inbox)),
+            driven: DrivenRun::new(Arc::clone(&hub_run), events, Arc::clone(&settings.inbox)),
             entries,
             log: Arc::clone(&settings.log),
             log_state: LogState::Unopened,
@@ -504,27 +504,27 @@ impl Reservation {
             }
             opened => opened?,
         }
-        let task = place.task.get_or_init(|| OwnedTask::new(runner.drive()));
+        let task = hub_run.task.get_or_init(|| OwnedTask::new(runner.drive()));
         let insertion = match has_replaced {
             true => Insertion::EvenIfInterrupted,
             false => Insertion::UnlessInterrupted,
         };
-        if let Err(error) = registry.insert(&place, insertion) {
-            place.close();
+        if let Err(error) = registry.insert(&hub_run, insertion) {
+            hub_run.close();
             return Err(error);
         }
         self.is_started = true;
-        if let (Some(warning), Some(handle)) = (&settings.blocking_tools, &place.handle) {
+        if let (Some(warning), Some(handle)) = (&settings.blocking_tools, &hub_run.handle) {
             handle.observe_polls();
-            let watching = warning.clone().watch(Arc::downgrade(&place));
-            place.watch.get_or_init(|| OwnedTask::spawn(watching, &runtime));
+            let watching = warning.clone().watch(Arc::downgrade(&hub_run));
+            hub_run.watch.get_or_init(|| OwnedTask::spawn(watching, &runtime));
         }
         task.spawn_on(&runtime);
         if registry.is_interrupting() {
-            place.interrupt_or_close();
+            hub_run.interrupt_or_close();
         }
         let logs = self.hub.logs();
-        Ok(RunOwner { place, logs, is_detached: false })
+        Ok(RunOwner { hub_run, logs, is_detached: false })
     }
 }
 
@@ -540,7 +540,7 @@ impl Drop for Reservation {
 /// and model request.
 #[must_use = "dropping it drops the run"]
 pub struct RunOwner {
-    place: Arc<RunPlace>,
+    hub_run: Arc<HubRun>,
     logs: Logs,
     is_detached: bool,
 }
@@ -549,27 +549,27 @@ impl RunOwner {
     /// Returns the id of the run, with which other code reads the run, sends it commands or stops
     /// it.
     pub fn run_id(&self) -> &str {
-        &self.place.run
+        &self.hub_run.run
     }
 
     /// Creates a reader that reads the run from its start. The reader keeps the run's log alive,
     /// and can therefore still be polled after the run has ended. A reader that does not keep up is
     /// cut off.
     pub fn read(&self) -> Reader {
-        self.logs.read_run(Arc::clone(&self.place), None)
+        self.logs.read_run(Arc::clone(&self.hub_run), None)
     }
 
     /// Detaches the run from this owner, so that it continues in the hub. Returns the run's id.
     pub fn detach(mut self) -> String {
         self.is_detached = true;
-        self.place.run.to_string()
+        self.hub_run.run.to_string()
     }
 }
 
 impl Drop for RunOwner {
     fn drop(&mut self) {
-        if !self.is_detached && !self.place.has_ended() {
-            self.place.close();
+        if !self.is_detached && !self.hub_run.has_ended() {
+            self.hub_run.close();
         }
     }
 }
@@ -597,4 +597,4 @@ pub struct HubStats {
 
 impl_debug!(Hub(it), stats = it.stats());
 
-impl_debug!(RunOwner(it), run = it.place.run);
+impl_debug!(RunOwner(it), run = it.hub_run.run);

@@ -30,7 +30,7 @@ fn endless_reply() -> Reply {
     Reply::text("Let me look.").call_unfinished("c1", "read", r#"{"path":"/a"#).hang()
 }
 
-fn has_said(run: &Run, text: &str) -> bool {
+fn has_text(run: &Run, text: &str) -> bool {
     run.history().iter().any(|item| item.as_text() == Some(text))
 }
 
@@ -259,7 +259,7 @@ mod interrupt_of_a_streaming_turn {
         run.interrupt_turn();
         run.interrupt_turn();
         pull_ready(&mut run);
-        assert!(has_said(&run, "Second"), "{:?}", run.history());
+        assert!(has_text(&run, "Second"), "{:?}", run.history());
         run.interrupt_turn();
         check_outcome(&run.outcome().await, INTERRUPTED_STREAMING, 2);
     }

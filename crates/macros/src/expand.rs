@@ -9,7 +9,7 @@ use syn::{
     Attribute, Ident, ImplItem, ImplItemFn, Item, ItemFn, ItemImpl, Meta, TraitItemFn, parse_quote,
 };
 
-use crate::function::{Errors, Place, ToolFunction, check_state, remove_attributes};
+use crate::function::{Errors, FunctionKind, ToolFunction, check_state, remove_attributes};
 use crate::settings::Settings;
 
 /// The items that take the place of the item that a macro is on. If the item cannot be a tool, it
@@ -37,7 +37,7 @@ pub(crate) fn tool(settings: TokenStream, item: TokenStream) -> Expansion {
         }
     };
     let tool = read_settings(settings)
-        .and_then(|it| ToolFunction::read(&function.attrs, &function.sig, it, Place::Free));
+        .and_then(|it| ToolFunction::read(&function.attrs, &function.sig, it, FunctionKind::Free));
     remove_attributes(&mut function.sig);
     let (value, error) = match tool {
         Ok(tool) => (tool.tool(&state()), None),
@@ -86,7 +86,7 @@ pub(crate) fn tools(settings: &TokenStream, item: TokenStream) -> Expansion {
         let ImplItem::Fn(method) = item else { continue };
         let Some(settings) = errors.add(take_settings(method)) else { continue };
         let Some(settings) = settings else { continue };
-        let tool = ToolFunction::read(&method.attrs, &method.sig, settings, Place::Impl);
+        let tool = ToolFunction::read(&method.attrs, &method.sig, settings, FunctionKind::Method);
         remove_attributes(&mut method.sig);
         let Some(tool) = errors.add(tool) else { continue };
         let tool = tool.tool(&state);

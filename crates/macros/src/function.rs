@@ -59,12 +59,12 @@ enum StateReceiver {
     Arc,
 }
 
-/// Where the function of a tool stands.
+/// The kind of a function that is a tool.
 #[derive(Clone, Copy, PartialEq)]
-pub(crate) enum Place {
+pub(crate) enum FunctionKind {
     Free,
     /// In the block that `#[tools]` is on.
-    Impl,
+    Method,
 }
 
 impl ToolFunction {
@@ -73,9 +73,9 @@ impl ToolFunction {
         attributes: &[Attribute],
         signature: &Signature,
         settings: Settings,
-        place: Place,
+        kind: FunctionKind,
     ) -> syn::Result<Self> {
-        let receiver = check_signature(signature, place)?;
+        let receiver = check_signature(signature, kind)?;
         let name = match &settings.name {
             Some(name) => name.value(),
             None => signature.ident.unraw().to_string(),
@@ -371,7 +371,10 @@ impl Errors {
 
 /// Checks whether a function with this signature can be a tool. Returns how a method takes its
 /// state.
-fn check_signature(signature: &Signature, place: Place) -> syn::Result<Option<StateReceiver>> {
+fn check_signature(
+    signature: &Signature,
+    kind: FunctionKind,
+) -> syn::Result<Option<StateReceiver>> {
     let fail = |part: &dyn ToTokens, message: &str| Err(syn::Error::new_spanned(part, message));
     if let Some(token) = signature.constness {
         return fail(&token, "a tool is not a `const fn`");
@@ -391,14 +394,14 @@ fn check_signature(signature: &Signature, place: Place) -> syn::Result<Option<St
     if generics.lt_token.is_some() {
         return fail(generics, "a tool has no named lifetimes; remove them");
     }
-    match (place, signature.receiver()) {
-        (Place::Free, None) => Ok(None),
-        (Place::Free, Some(receiver)) => {
+    match (kind, signature.receiver()) {
+        (FunctionKind::Free, None) => Ok(None),
+        (FunctionKind::Free, Some(receiver)) => {
             let message =
                 "`#[tool]` is for functions without `self`; put `#[tools]` on the `impl` block";
             fail(receiver, message)
         }
-        (Place::Impl, Some(receiver)) => match state_receiver(receiver) {
+        (FunctionKind::Method, Some(receiver)) => match state_receiver(receiver) {
             Some(taken) => Ok(Some(taken)),
             None if is_mutable(receiver) => {
                 let message = "calls may run at the same time, so a tool takes `&self`; state that \
@@ -407,7 +410,7 @@ fn check_signature(signature: &Signature, place: Place) -> syn::Result<Option<St
             }
             None => fail(receiver, "a tool can be called again and again, so it takes `&self`"),
         },
-        (Place::Impl, None) => {
+        (FunctionKind::Method, None) => {
             let message = "a tool of an `impl` block takes `&self`; a function without it is a \
                            tool with `#[tool]`, outside the block";
             fail(&signature.ident, message)

@@ -84,7 +84,7 @@ struct Follower {
 
 /// The content of a notification about a write to a session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Written {
+struct WriteNotification {
     key: i64,
     version: u64,
 }
@@ -182,7 +182,10 @@ impl Followers {
         for row in rows {
             let (id, key, version): (Vec<u8>, i64, i64) =
                 (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
-            found.insert(id, Written { key, version: u64::try_from(version).unwrap_or(0) });
+            found.insert(
+                id,
+                WriteNotification { key, version: u64::try_from(version).unwrap_or(0) },
+            );
         }
         let mut state = self.lock_state();
         for id in ids {
@@ -208,7 +211,7 @@ impl FollowerState {
     /// Sends a session's new version to the session's followers. Returns whether the key in the
     /// notification is unknown, in which case the key may belong to a followed session whose key
     /// has not been read yet.
-    fn on_written(&mut self, Written { key, version }: Written) -> bool {
+    fn on_written(&mut self, WriteNotification { key, version }: WriteNotification) -> bool {
         let Some(followed) = self.ids_by_key.get(&key).and_then(|id| self.by_id.get_mut(id)) else {
             return true;
         };
@@ -292,7 +295,7 @@ async fn listen(followers: Arc<Followers>, mut added: Added) {
 
 async fn connect(
     followers: &Followers,
-) -> Result<(Client, mpsc::UnboundedReceiver<Written>), PostgresError> {
+) -> Result<(Client, mpsc::UnboundedReceiver<WriteNotification>), PostgresError> {
     let (sender, notifications) = mpsc::unbounded();
     let on_message = move |message| {
         if let Some(written) = parse_message(&message) {
@@ -308,7 +311,7 @@ async fn connect(
 async fn pass_on(
     followers: &Followers,
     client: &Client,
-    mut notifications: mpsc::UnboundedReceiver<Written>,
+    mut notifications: mpsc::UnboundedReceiver<WriteNotification>,
     added: &mut mpsc::UnboundedReceiver<()>,
 ) -> Result<(), PostgresError> {
     // The versions are read after `LISTEN`, so that no intervening write is missed.
@@ -337,8 +340,8 @@ async fn pass_on(
     }
 }
 
-fn parse_message(message: &AsyncMessage) -> Option<Written> {
+fn parse_message(message: &AsyncMessage) -> Option<WriteNotification> {
     let AsyncMessage::Notification(notification) = message else { return None };
     let (key, version) = notification.payload().split_once(' ')?;
-    Some(Written { key: key.parse().ok()?, version: version.parse().ok()? })
+    Some(WriteNotification { key: key.parse().ok()?, version: version.parse().ok()? })
 }

@@ -19,10 +19,10 @@ use turnstream::{Error, ErrorKind};
 
 use crate::follower::follow;
 use crate::heartbeat::beat_for_ever;
-use crate::inner::Inner;
 use crate::mirror::Mirror;
 use crate::options::RedisOptions;
 use crate::outbox::Outbox;
+use crate::shared_state::SharedState;
 use crate::{directory, inbox, log};
 
 /// Stores logs, inboxes and the directory of runs in Redis or Valkey. Clones share the same
@@ -58,7 +58,7 @@ use crate::{directory, inbox, log};
 pub struct RedisEvents(Arc<Shared>);
 
 struct Shared {
-    inner: Arc<Inner>,
+    shared: Arc<SharedState>,
     outbox: Outbox,
     runtime: Handle,
     _tasks: [OwnedTask; 2],
@@ -80,12 +80,15 @@ impl RedisEvents {
 
     /// Attaches another reader to a run's log.
     fn attach(&self, run: &str) -> AttachedReader {
-        let inner = &self.0.inner;
-        let mut state = inner.state();
+        let shared = &self.0.shared;
+        let mut state = shared.state();
         let mirror =
             state.mirrors.entry(run.to_owned()).or_insert_with(|| Arc::new(Mirror::new(run)));
         mirror.add_reader(|number| {
-            OwnedTask::spawn(follow(Arc::clone(mirror), Arc::clone(inner), number), &self.0.runtime)
+            OwnedTask::spawn(
+                follow(Arc::clone(mirror), Arc::clone(shared), number),
+                &self.0.runtime,
+            )
         });
         AttachedReader { events: self.clone(), mirror: Arc::clone(mirror) }
     }
@@ -113,14 +116,14 @@ impl RedisOptions {
                 .with_source(error)
         })?;
         let runtime = Handle::current();
-        let inner = Arc::new(Inner::new(client, self));
-        let wakeups = Arc::clone(&inner.wakeups).drive(inner.client.clone());
-        let beats = beat_for_ever(Arc::clone(&inner));
+        let shared = Arc::new(SharedState::new(client, self));
+        let wakeups = Arc::clone(&shared.wakeups).drive(shared.client.clone());
+        let beats = beat_for_ever(Arc::clone(&shared));
         let tasks = [OwnedTask::spawn(wakeups, &runtime), OwnedTask::spawn(beats, &runtime)];
         let outbox = Outbox::spawn_on(&runtime);
-        let events = RedisEvents(Arc::new(Shared { inner, outbox, runtime, _tasks: tasks }));
+        let events = RedisEvents(Arc::new(Shared { shared, outbox, runtime, _tasks: tasks }));
         let ping: Result<redis::Value, Error> =
-            events.0.inner.connection.query(&redis::cmd("PING")).await;
+            events.0.shared.connection.query(&redis::cmd("PING")).await;
         ping?;
         Ok(events)
     }
@@ -134,7 +137,7 @@ struct AttachedReader {
 
 impl Drop for AttachedReader {
     fn drop(&mut self) {
-        let mut state = self.events.0.inner.state();
+        let mut state = self.events.0.shared.state();
         let run = &*self.mirror.run;
         let is_unneeded = self.mirror.remove_reader();
         if is_unneeded
@@ -147,7 +150,7 @@ impl Drop for AttachedReader {
 
 impl EventLog for RedisEvents {
     fn begin<'a>(&'a self, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
-        log::begin(&self.0.inner, run).boxed()
+        log::begin(&self.0.shared, run).boxed()
     }
 
     fn append(
@@ -155,7 +158,7 @@ impl EventLog for RedisEvents {
         entries: Vec<LogEntry>,
         trim_before: Option<EventNumber>,
     ) -> BoxFuture<'_, Result<(), Error>> {
-        log::append(&self.0.inner, entries, trim_before).boxed()
+        log::append(&self.0.shared, entries, trim_before).boxed()
     }
 
     fn read(
@@ -185,15 +188,15 @@ impl EventLog for RedisEvents {
     }
 
     fn remove(&self, run: &str, epoch: u64) {
-        let mut state = self.0.inner.state();
+        let mut state = self.0.shared.state();
         let own = state.mirrors.get(run).and_then(|mirror| mirror.own_attempt());
         let Some(own) = own.filter(|own| own.epoch == epoch) else { return };
         let Some(mirror) = state.mirrors.remove(run) else { return };
         drop(state);
         let has_ended = mirror.log.has_ended();
         mirror.remove();
-        let (inner, run) = (Arc::clone(&self.0.inner), run.to_owned());
-        self.0.outbox.put(async move { log::remove(&inner, &run, &own, has_ended).await });
+        let (shared, run) = (Arc::clone(&self.0.shared), run.to_owned());
+        self.0.outbox.put(async move { log::remove(&shared, &run, &own, has_ended).await });
     }
 
     fn directory(&self) -> Option<Arc<dyn RunDirectory>> {
@@ -203,12 +206,12 @@ impl EventLog for RedisEvents {
     /// Counts only the logs in this process: the logs of the process's own runs, and of other runs
     /// that the process reads.
     fn stats(&self) -> LogStats {
-        let mirrors: Vec<Arc<Mirror>> = self.0.inner.state().mirrors.values().cloned().collect();
+        let mirrors: Vec<Arc<Mirror>> = self.0.shared.state().mirrors.values().cloned().collect();
         let lengths = || mirrors.iter().map(|mirror| mirror.log.entry_count());
         let mut stats = LogStats::default();
         stats.entries = lengths().sum();
         stats.fullest = lengths().max().unwrap_or(0);
-        stats.cut_readers = self.0.inner.cut_readers();
+        stats.cut_readers = self.0.shared.cut_readers();
         stats
     }
 }
@@ -218,7 +221,7 @@ impl CommandInbox for RedisEvents {
         &'a self,
         run: &'a str,
     ) -> BoxFuture<'a, Result<BoxStream<'static, SentCommand>, Error>> {
-        inbox::open(&self.0.inner, &self.0.outbox, run).boxed()
+        inbox::open(&self.0.shared, &self.0.outbox, run).boxed()
     }
 
     fn send<'a>(
@@ -227,13 +230,13 @@ impl CommandInbox for RedisEvents {
         id: String,
         command: Command,
     ) -> BoxFuture<'a, Result<InputReceipt, Error>> {
-        inbox::send(&self.0.inner, run, id, command).boxed()
+        inbox::send(&self.0.shared, run, id, command).boxed()
     }
 }
 
 impl RunDirectory for RedisEvents {
     fn announce<'a>(&'a self, key: &'a str, run: &'a str) -> BoxFuture<'a, Result<u64, Error>> {
-        directory::announce(&self.0.inner, key, run).boxed()
+        directory::announce(&self.0.shared, key, run).boxed()
     }
 
     fn announce_ended<'a>(
@@ -242,44 +245,44 @@ impl RunDirectory for RedisEvents {
         run: &'a str,
         age: Duration,
     ) -> BoxFuture<'a, Result<(), Error>> {
-        directory::announce_ended(&self.0.inner, key, run, age).boxed()
+        directory::announce_ended(&self.0.shared, key, run, age).boxed()
     }
 
     fn end(&self, key: &str, run: &str, order: u64) {
-        let mut state = self.0.inner.state();
+        let mut state = self.0.shared.state();
         if state.announced.get(run).is_some_and(|here| here.order == order) {
             state.announced.remove(run);
         }
         drop(state);
-        let inner = Arc::clone(&self.0.inner);
+        let shared = Arc::clone(&self.0.shared);
         let (key, run) = (key.to_owned(), run.to_owned());
-        self.0.outbox.put(async move { directory::end(&inner, &key, &run, order).await });
+        self.0.outbox.put(async move { directory::end(&shared, &key, &run, order).await });
     }
 
     fn last<'a>(&'a self, key: &'a str) -> BoxFuture<'a, Result<Option<AnnouncedRun>, Error>> {
-        directory::last(&self.0.inner, key).boxed()
+        directory::last(&self.0.shared, key).boxed()
     }
 
     fn next<'a>(&'a self, key: &'a str, seen: u64) -> BoxFuture<'a, Result<AnnouncedRun, Error>> {
-        directory::next(&self.0.inner, key, seen).boxed()
+        directory::next(&self.0.shared, key, seen).boxed()
     }
 
     fn settle_time(&self) -> Duration {
-        self.0.inner.settings.lease
+        self.0.shared.settings.lease
     }
 
     fn lost(&self) -> BoxFuture<'_, Result<Vec<LostRun>, Error>> {
-        directory::lost(&self.0.inner).boxed()
+        directory::lost(&self.0.shared).boxed()
     }
 
     fn claim<'a>(&'a self, lost: &'a LostRun) -> BoxFuture<'a, Result<bool, Error>> {
-        directory::claim(&self.0.inner, lost).boxed()
+        directory::claim(&self.0.shared, lost).boxed()
     }
 }
 
 impl fmt::Debug for RedisEvents {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let options = &self.0.inner.settings;
+        let options = &self.0.shared.settings;
         f.debug_struct("RedisEvents").field("options", options).finish_non_exhaustive()
     }
 }

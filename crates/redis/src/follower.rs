@@ -6,8 +6,8 @@ use redis::streams::StreamRangeReply;
 use turnstream::Error;
 use turnstream::hub::{EventNumber, LogEntry};
 
-use crate::inner::Inner;
 use crate::mirror::{Mirror, parse_id};
+use crate::shared_state::SharedState;
 use crate::stream_entry::{StreamEntry, decode};
 
 /// The maximum number of entries in one response.
@@ -17,12 +17,12 @@ const PAGE: usize = 256;
 /// followers of the log.
 pub(crate) fn follow(
     mirror: Arc<Mirror>,
-    inner: Arc<Inner>,
+    shared: Arc<SharedState>,
     number: u64,
 ) -> impl Future<Output = ()> + Send + 'static {
     // `end` is dropped even if the future is never polled.
     let end = FollowerEnd { mirror, number };
-    async move { follow_for_ever(&end.mirror, &inner).await }
+    async move { follow_for_ever(&end.mirror, &shared).await }
 }
 
 struct FollowerEnd {
@@ -36,15 +36,15 @@ impl Drop for FollowerEnd {
     }
 }
 
-async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
-    let mut listener = inner.wakeups.listen(inner.keys.log(&mirror.run));
+async fn follow_for_ever(mirror: &Mirror, shared: &SharedState) {
+    let mut listener = shared.wakeups.listen(shared.keys.log(&mirror.run));
     loop {
-        match fetch(mirror, inner).await {
+        match fetch(mirror, shared).await {
             Ok(()) => mirror.log.set_outage(None),
             Err(error) => mirror.set_outage(error),
         }
         // If a message announces only entries that are already in the mirror, nothing is read.
-        while let Some(news) = listener.wait(inner.settings.beat()).await {
+        while let Some(news) = listener.wait(shared.settings.beat()).await {
             let last = mirror.log.last_position();
             let announced = news.message.as_deref().and_then(parse_id);
             if announced.is_none_or(|announced| last.is_none_or(|last| announced > last)) {
@@ -54,22 +54,22 @@ async fn follow_for_ever(mirror: &Mirror, inner: &Inner) {
     }
 }
 
-async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
+async fn fetch(mirror: &Mirror, shared: &SharedState) -> Result<(), Error> {
     let last = mirror.log.last_position();
     let mut from = last.map_or("-".to_owned(), |(epoch, number)| format!("({epoch}-{number}"));
     loop {
         let mut pipeline = redis::pipe();
         // The heartbeat is read before the entries. If it were read afterwards, a run that ends
         // between the two reads would appear to be lost.
-        pipeline.get(inner.keys.alive(&mirror.run));
-        pipeline.xrange_count(inner.keys.log(&mirror.run), &from, "+", PAGE);
+        pipeline.get(shared.keys.alive(&mirror.run));
+        pipeline.xrange_count(shared.keys.log(&mirror.run), &from, "+", PAGE);
         let (alive, page): (Option<String>, StreamRangeReply) =
-            inner.connection.pipeline(&pipeline).await?;
+            shared.connection.pipeline(&pipeline).await?;
         let count = page.ids.len();
         if let Some(last) = page.ids.last() {
             from = format!("({}", last.id);
         }
-        let is_dropped = feed_page(mirror, inner, page);
+        let is_dropped = feed_page(mirror, shared, page);
         if count < PAGE {
             mirror.judge(alive.is_some(), is_dropped);
             return Ok(());
@@ -79,7 +79,7 @@ async fn fetch(mirror: &Mirror, inner: &Inner) -> Result<(), Error> {
 
 /// Adds a page of entries to the mirror, skipping entries written by other programs. Returns
 /// whether the last entry that was not skipped reports that the run was dropped.
-fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
+fn feed_page(mirror: &Mirror, shared: &SharedState, page: StreamRangeReply) -> bool {
     let to_number =
         |(epoch, number): (u64, u64)| EventNumber::new(Arc::clone(&mirror.run), epoch, number);
     let (mut entries, mut trim_before, mut is_dropped) = (Vec::new(), None, false);
@@ -92,7 +92,7 @@ fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
                     id.get::<String>("trim_before").as_deref().and_then(parse_id).map(to_number);
                 if trim.is_some() {
                     let before = std::mem::take(&mut entries);
-                    inner.count_cut_readers(mirror.log.append_new(before, trim_before.as_ref()));
+                    shared.count_cut_readers(mirror.log.append_new(before, trim_before.as_ref()));
                     trim_before = trim;
                 }
                 is_dropped = false;
@@ -102,6 +102,6 @@ fn feed_page(mirror: &Mirror, inner: &Inner, page: StreamRangeReply) -> bool {
             None => {}
         }
     }
-    inner.count_cut_readers(mirror.log.append_new(entries, trim_before.as_ref()));
+    shared.count_cut_readers(mirror.log.append_new(entries, trim_before.as_ref()));
     is_dropped
 }

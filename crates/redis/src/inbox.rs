@@ -14,9 +14,9 @@ use turnstream::hub::{Command, NotRunning, SentCommand};
 use turnstream::{Error, ErrorKind};
 
 use crate::answer::{answer_from_json, answer_to_json};
-use crate::inner::Inner;
 use crate::mirror::parse_id;
 use crate::outbox::Outbox;
+use crate::shared_state::SharedState;
 use crate::wakeups::Listener;
 
 /// The maximum number of commands that are read at once.
@@ -33,19 +33,19 @@ const ANSWER_CHECK: Duration = Duration::from_millis(500);
 
 /// Opens a run's inbox.
 pub(crate) async fn open(
-    inner: &Arc<Inner>,
+    shared: &Arc<SharedState>,
     outbox: &Outbox,
     run: &str,
 ) -> Result<BoxStream<'static, SentCommand>, Error> {
     let token = SystemIds.next_id();
-    let mut script = inner.scripts.open.prepare_invoke();
-    script.key(inner.keys.open(run)).key(inner.keys.inbox(run));
-    script.arg(&token).arg(inner.settings.lease_ms());
-    let _: i64 = inner.connection.script(&script).await?;
-    inner.state().inboxes.insert(run.to_owned(), token.clone());
+    let mut script = shared.scripts.open.prepare_invoke();
+    script.key(shared.keys.open(run)).key(shared.keys.inbox(run));
+    script.arg(&token).arg(shared.settings.lease_ms());
+    let _: i64 = shared.connection.script(&script).await?;
+    shared.state().inboxes.insert(run.to_owned(), token.clone());
     let inbox = OpenInbox {
-        listener: inner.wakeups.listen(inner.keys.inbox(run)),
-        inner: Arc::clone(inner),
+        listener: shared.wakeups.listen(shared.keys.inbox(run)),
+        shared: Arc::clone(shared),
         outbox: outbox.clone(),
         run: run.to_owned(),
         token,
@@ -56,7 +56,7 @@ pub(crate) async fn open(
 }
 
 struct OpenInbox {
-    inner: Arc<Inner>,
+    shared: Arc<SharedState>,
     outbox: Outbox,
     listener: Listener,
     run: String,
@@ -74,11 +74,11 @@ impl OpenInbox {
                 return Some(command);
             }
             let mut pipeline = redis::pipe();
-            pipeline.get(self.inner.keys.open(&self.run));
-            let key = self.inner.keys.inbox(&self.run);
+            pipeline.get(self.shared.keys.open(&self.run));
+            let key = self.shared.keys.inbox(&self.run);
             pipeline.xrange_count(&key, &self.last, "+", PAGE).xrevrange_count(&key, "+", "-", 1);
             let found: Result<(Option<String>, StreamRangeReply, StreamRangeReply), Error> =
-                self.inner.connection.pipeline(&pipeline).await;
+                self.shared.connection.pipeline(&pipeline).await;
             if let Ok((open, page, newest)) = found {
                 if open.is_some_and(|open| open != self.token) {
                     return None;
@@ -93,7 +93,7 @@ impl OpenInbox {
                 }
             }
             // Commands that currently cannot be read are read once the server is available again.
-            self.listener.wait(self.inner.settings.beat()).await;
+            self.listener.wait(self.shared.settings.beat()).await;
         }
     }
 
@@ -112,22 +112,22 @@ impl OpenInbox {
             let Ok(StoredCommand { id: command_id, command }) = serde_json::from_slice(&json)
             else {
                 // Another program wrote this entry.
-                let (inner, inbox) = (Arc::clone(&self.inner), self.inner.keys.inbox(&self.run));
+                let (shared, inbox) = (Arc::clone(&self.shared), self.shared.keys.inbox(&self.run));
                 self.outbox.put(async move {
                     let remove = redis::cmd("XDEL").arg(inbox).arg(id.id).to_owned();
-                    let _: Result<i64, Error> = inner.connection.query(&remove).await;
+                    let _: Result<i64, Error> = shared.connection.query(&remove).await;
                 });
                 continue;
             };
-            let (inner, outbox) = (Arc::clone(&self.inner), self.outbox.clone());
+            let (shared, outbox) = (Arc::clone(&self.shared), self.outbox.clone());
             let (run, answer_id) = (self.run.clone(), command_id.clone());
             let answer = move |done: Result<(), Error>| {
                 let json = answer_to_json(done);
                 outbox.put(async move {
-                    let mut script = inner.scripts.answer.prepare_invoke();
-                    script.key(inner.keys.inbox(&run)).key(inner.keys.answer(&run, &answer_id));
-                    script.arg(id.id).arg(json).arg(inner.keys.answers(&run));
-                    let _: Result<i64, Error> = inner.connection.script(&script).await;
+                    let mut script = shared.scripts.answer.prepare_invoke();
+                    script.key(shared.keys.inbox(&run)).key(shared.keys.answer(&run, &answer_id));
+                    script.arg(id.id).arg(json).arg(shared.keys.answers(&run));
+                    let _: Result<i64, Error> = shared.connection.script(&script).await;
                 });
             };
             self.read.push_back(SentCommand::new(command_id, command, answer));
@@ -137,32 +137,32 @@ impl OpenInbox {
 
 impl Drop for OpenInbox {
     fn drop(&mut self) {
-        let mut state = self.inner.state();
+        let mut state = self.shared.state();
         if state.inboxes.get(&self.run) == Some(&self.token) {
             state.inboxes.remove(&self.run);
         }
         drop(state);
-        let (inner, run, token) = (Arc::clone(&self.inner), self.run.clone(), self.token.clone());
+        let (shared, run, token) = (Arc::clone(&self.shared), self.run.clone(), self.token.clone());
         self.outbox.put(async move {
-            let mut script = inner.scripts.close.prepare_invoke();
-            script.key(inner.keys.open(&run)).key(inner.keys.inbox(&run));
-            script.arg(token).arg(inner.keys.answers(&run));
+            let mut script = shared.scripts.close.prepare_invoke();
+            script.key(shared.keys.open(&run)).key(shared.keys.inbox(&run));
+            script.arg(token).arg(shared.keys.answers(&run));
             // If the script fails, the inbox closes when its key expires.
-            let _: Result<i64, Error> = inner.connection.script(&script).await;
+            let _: Result<i64, Error> = shared.connection.script(&script).await;
         });
     }
 }
 
 /// Sends a command and waits for its answer.
 pub(crate) async fn send(
-    inner: &Arc<Inner>,
+    shared: &Arc<SharedState>,
     run: &str,
     id: String,
     command: Command,
 ) -> Result<InputReceipt, Error> {
-    let (keys, settings) = (&inner.keys, &inner.settings);
+    let (keys, settings) = (&shared.keys, &shared.settings);
     let not_running = || Error::from(NotRunning { run: run.to_owned() });
-    let mut listener = inner.wakeups.listen(keys.answers(run));
+    let mut listener = shared.wakeups.listen(keys.answers(run));
     // Interrupts, which are small, are accepted even if the inbox is full.
     let is_interrupt = matches!(
         command,
@@ -176,7 +176,7 @@ pub(crate) async fn send(
         false => settings.max_waiting,
     };
     let max_bytes = if is_interrupt { u64::from(u32::MAX) } else { MAX_WAITING_BYTES };
-    let mut script = inner.scripts.send.prepare_invoke();
+    let mut script = shared.scripts.send.prepare_invoke();
     script.key(keys.open(run)).key(keys.inbox(run));
     let command = StoredCommand { id: id.clone(), command };
     let json = serde_json::to_string(&command).map_err(|error| {
@@ -185,7 +185,7 @@ pub(crate) async fn send(
     })?;
     script.arg(json).arg(capacity).arg(settings.expiry_ms());
     script.arg(max_bytes);
-    let status: String = inner.connection.script(&script).await?;
+    let status: String = shared.connection.script(&script).await?;
     match status.as_str() {
         "ok" => {}
         "full" => {
@@ -201,7 +201,7 @@ pub(crate) async fn send(
         // commands have been answered.
         pipeline.exists(keys.open(run)).get(keys.answer(run, &id));
         let (is_open, answer): (bool, Option<Vec<u8>>) =
-            inner.connection.pipeline(&pipeline).await?;
+            shared.connection.pipeline(&pipeline).await?;
         match answer {
             Some(answer) => return answer_from_json(run, &answer).map(|()| InputReceipt { id }),
             None if !is_open => return Err(not_running()),

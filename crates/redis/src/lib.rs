@@ -78,7 +78,6 @@ mod events;
 mod follower;
 mod heartbeat;
 mod inbox;
-mod inner;
 mod keys;
 mod lock;
 mod log;
@@ -86,6 +85,7 @@ mod mirror;
 mod options;
 mod outbox;
 mod scripts;
+mod shared_state;
 mod stream_entry;
 mod wakeups;
 

@@ -9,11 +9,11 @@ mod engine;
 mod errors;
 mod inbox;
 mod messages;
-mod parts;
 mod session;
 mod state;
 mod tools;
 mod worker;
+mod worker_settings;
 
 pub use client::Client;
 pub use worker::Worker;

@@ -14,13 +14,13 @@ use crate::engine::RestateEngine;
 use crate::errors::{to_handler_error, to_terminal};
 use crate::inbox::InboxClient;
 use crate::messages::{message, take_page};
-use crate::parts::WorkerParts;
 use crate::state::{
     count_values, read_changing_session, read_session, state, status, stored_status,
 };
+use crate::worker_settings::WorkerSettings;
 
 /// The object `Session/{session}`.
-pub(crate) struct Session(pub(crate) WorkerParts);
+pub(crate) struct Session(pub(crate) WorkerSettings);
 
 /// A request to run an agent on new input.
 #[derive(Serialize, Deserialize)]
@@ -255,8 +255,8 @@ impl Session {
         name: String,
         start: Start,
     ) -> Result<Outcome, Error> {
-        let parts = &self.0;
-        let agent = parts.agent(&name)?;
+        let settings = &self.0;
+        let agent = settings.agent(&name)?;
         let mut engine = RestateEngine::open(ctx, name).await?;
         if stored_status(ctx).await?.run.is_some() {
             // An operator has killed the session's last run. Only one run of a session is executed
@@ -269,8 +269,8 @@ impl Session {
             Start::Input(input) => Attempt::run(&agent, ctx.key(), entries, input),
             Start::Verdicts(verdicts) => Attempt::resume(&agent, ctx.key(), entries, verdicts),
         };
-        let outcome = match parts.prepare(attempt, ctx.key(), ctx.invocation_id()) {
-            Ok(attempt) => drive(parts, attempt, ctx.key(), &mut engine).await,
+        let outcome = match settings.prepare(attempt, ctx.key(), ctx.invocation_id()) {
+            Ok(attempt) => drive(settings, attempt, ctx.key(), &mut engine).await,
             Err(error) => Err(error),
         };
         if outcome.as_ref().is_err_and(is_attempt_lost) {
@@ -287,17 +287,17 @@ impl Session {
 /// Drives an attempt at a session's run. In a worker of the suite, a run may lose the effects of
 /// operations.
 async fn drive(
-    parts: &WorkerParts,
+    settings: &WorkerSettings,
     attempt: Attempt,
     session: &str,
     engine: &mut RestateEngine<'_, '_>,
 ) -> Result<Outcome, Error> {
     #[cfg(feature = "testing")]
-    if let Some(run) = parts.suite.get(session) {
+    if let Some(run) = settings.suite.get(session) {
         let attempt = run.attempt(engine.entries().to_vec());
         return attempt.drive(&mut run.losses.wrap(engine)).await;
     }
-    let _ = (parts, session);
+    let _ = (settings, session);
     attempt.drive(engine).await
 }
 
@@ -323,7 +323,7 @@ fn set_status(
 
 /// The object `Copies/{session}`, which makes a session's copies one at a time. If a delayed copy
 /// could overwrite a later copy, a session that was removed could reappear.
-pub(crate) struct Copies(pub(crate) WorkerParts);
+pub(crate) struct Copies(pub(crate) WorkerSettings);
 
 #[restate_sdk::object(
     client_visibility = "pub(crate)",

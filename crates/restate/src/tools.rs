@@ -18,7 +18,7 @@ use turnstream::item::{RawJson, ToolResult};
 use crate::context::PerformStep;
 use crate::errors::{from_context, to_handler_error, to_terminal};
 use crate::inbox::InboxClient;
-use crate::parts::WorkerParts;
+use crate::worker_settings::WorkerSettings;
 
 /// How long a running tool can be dropped by a cancellation.
 ///
@@ -28,7 +28,7 @@ use crate::parts::WorkerParts;
 const CANCELLABLE_FOR: Duration = Duration::from_mins(14);
 
 /// The service `Tools`.
-pub(crate) struct Tools(pub(crate) WorkerParts);
+pub(crate) struct Tools(pub(crate) WorkerSettings);
 
 /// A request to the `Tools` service.
 #[derive(Serialize, Deserialize)]

@@ -15,16 +15,16 @@ use turnstream::{Agent, Error, ErrorKind};
 use turnstream_testing::durable_suite::SuiteRuns;
 
 use crate::inbox::Inbox;
-use crate::parts::WorkerParts;
 use crate::session::{Copies, Session};
 use crate::tools::Tools;
+use crate::worker_settings::WorkerSettings;
 
 /// Executes sessions' runs for Restate, and the calls that are executed separately from them. Cheap
 /// to clone. Dropping a `Worker` does not stop an [endpoint](Self::endpoint) that was created from
 /// it.
 #[derive(Clone, Default)]
 pub struct Worker {
-    parts: WorkerParts,
+    settings: WorkerSettings,
     identity_keys: Vec<String>,
 }
 
@@ -40,21 +40,21 @@ impl Worker {
     ///
     /// All workers in a deployment must register the same agents.
     pub fn with_agent(mut self, name: impl Into<String>, agent: Agent) -> Self {
-        Arc::make_mut(&mut self.parts.agents).insert(name.into(), agent);
+        Arc::make_mut(&mut self.settings.agents).insert(name.into(), agent);
         self
     }
 
     /// Shows the runs in a hub. A hub in Redis (`RedisEvents`) shows the runs in every process, and
     /// delivers interrupts to the runs.
     pub fn with_hub(mut self, hub: &Hub) -> Self {
-        self.parts.hub = Some(hub.clone());
+        self.settings.hub = Some(hub.clone());
         self
     }
 
     /// Passes data to the tools of each run, as [`Run::with_data`](turnstream::Run::with_data)
     /// does. `data` is called with the session's id.
     pub fn with_data(mut self, data: impl Fn(&str) -> RunData + Send + Sync + 'static) -> Self {
-        self.parts.data = Some(Arc::new(data));
+        self.settings.data = Some(Arc::new(data));
         self
     }
 
@@ -70,7 +70,7 @@ impl Worker {
     /// All workers in a deployment must use the same store. If Restate asks a worker without a
     /// store to copy a session, no copy is made.
     pub fn with_copy(mut self, store: impl Store + 'static) -> Self {
-        self.parts.copy = Some(Arc::new(store));
+        self.settings.copy = Some(Arc::new(store));
         self
     }
 
@@ -94,7 +94,7 @@ impl Worker {
     /// Calls `observe` with the session's id and the run's id whenever an attempt at a run starts
     /// in this worker. This callback is intended for logging.
     pub fn on_attempt(mut self, observe: impl Fn(&str, &str) + Send + Sync + 'static) -> Self {
-        self.parts.on_attempt = Some(Arc::new(observe));
+        self.settings.on_attempt = Some(Arc::new(observe));
         self
     }
 
@@ -103,21 +103,21 @@ impl Worker {
     /// session's id.
     #[cfg(feature = "testing")]
     pub fn with_suite(mut self, suite: &SuiteRuns) -> Self {
-        self.parts.suite = suite.clone();
+        self.settings.suite = suite.clone();
         self
     }
 
     /// Returns the worker's services, for use with a different HTTP server.
     #[expect(clippy::missing_panics_doc, reason = "the keys were checked when they were set")]
     pub fn endpoint(&self) -> Endpoint {
-        let parts = || self.parts.clone();
+        let settings = || self.settings.clone();
         let mut services = Endpoint::builder();
         for key in &self.identity_keys {
             // This never panics, because the key was checked when it was set.
             services = services.identity_key(key).expect("an identity key");
         }
-        let services = services.bind(Session(parts())).bind(Inbox).bind(Tools(parts()));
-        services.bind(Copies(parts())).build()
+        let services = services.bind(Session(settings())).bind(Inbox).bind(Tools(settings()));
+        services.bind(Copies(settings())).build()
     }
 
     /// Creates a listener on an address. Sets `TCP_NODELAY`, but not `SO_REUSEPORT`.
@@ -152,6 +152,8 @@ impl Worker {
 
 impl fmt::Debug for Worker {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Worker").field("agents", &self.parts.agents.keys()).finish_non_exhaustive()
+        f.debug_struct("Worker")
+            .field("agents", &self.settings.agents.keys())
+            .finish_non_exhaustive()
     }
 }

@@ -47,7 +47,7 @@ pub(crate) struct Answer {
     blocks: Blocks,
     text: SentText,
     /// The frames so far.
-    written: Written,
+    written: WrittenFrames,
     /// Whether a tool has started. The client must then not repeat the request on its own.
     has_acted: bool,
     state: AnswerState,
@@ -72,7 +72,7 @@ enum SentText {
 
 /// The frames that have been written.
 #[derive(Default)]
-struct Written {
+struct WrittenFrames {
     writer: Option<TurnWriter>,
     count: usize,
     /// The first event on the Responses wire, from which an error in the stream is made.
@@ -136,7 +136,7 @@ impl Answer {
             client_tools,
             blocks: Blocks::default(),
             text,
-            written: Written::default(),
+            written: WrittenFrames::default(),
             has_acted: false,
             state: AnswerState::Running { run: Box::new(run), _active_run: active_run },
         }

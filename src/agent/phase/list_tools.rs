@@ -54,7 +54,7 @@ fn apply_listing(run: &RunShared, state: &State, listing: ToolListing) {
     }
     // An earlier run with this history may already have reported which tools are left out.
     let notice = tool_notice(names, before, &now)
-        .filter(|notice| before.is_some() || !has_said(&state.history, notice));
+        .filter(|notice| before.is_some() || !has_message(&state.history, notice));
     let catalogs = catalog_notices(run, &now);
     let notices = notice.into_iter().chain(catalogs).collect();
     let iteration = run.effects.iteration();
@@ -86,7 +86,7 @@ fn catalog_notices(run: &RunShared, sources: &[SourceTools]) -> Vec<String> {
 
 /// Returns whether a message in the history consists of the notice, or starts with it and reports
 /// catalogs after it.
-fn has_said(history: &History, notice: &str) -> bool {
+fn has_message(history: &History, notice: &str) -> bool {
     let is_rest = |rest: &str| rest.is_empty() || rest.starts_with('\n');
     let mut prompts = history.newest_first().filter_map(|item| item.as_user());
     prompts.any(|content| match content {

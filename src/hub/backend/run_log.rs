@@ -37,7 +37,7 @@ pub(in crate::hub) struct RunLogState {
     /// The error that readers receive after the existing entries while no further entries can be
     /// read.
     outage: Option<Error>,
-    readers: HashMap<u64, ReaderPlace>,
+    readers: HashMap<u64, ReaderCursor>,
     /// The number of readers that have not read all entries.
     readers_behind: usize,
     /// The total number of readers that have been attached so far.
@@ -47,7 +47,7 @@ pub(in crate::hub) struct RunLogState {
 
 /// A reader's position.
 #[derive(Debug)]
-struct ReaderPlace {
+struct ReaderCursor {
     /// The index of the next entry for this reader, counted from the first entry ever written.
     next: u64,
     waker: Option<Waker>,
@@ -158,7 +158,7 @@ impl RunLog {
         std::future::poll_fn(|cx| {
             let mut state = lock_ignoring_poison(&self.state);
             let keep_from = state.entries.index_of(before.position());
-            if state.readers.values().all(|place| place.next >= keep_from) {
+            if state.readers.values().all(|cursor| cursor.next >= keep_from) {
                 return Poll::Ready(());
             }
             state.writer = Some(cx.waker().clone());
@@ -213,13 +213,13 @@ impl RunLogState {
     fn add_reader(&mut self, next: u64) -> u64 {
         let id = self.reader_count;
         self.reader_count += 1;
-        self.readers.insert(id, ReaderPlace { next, waker: None });
+        self.readers.insert(id, ReaderCursor { next, waker: None });
         self.readers_behind += usize::from(next < self.entries.end());
         id
     }
 
     fn remove_reader(&mut self, id: u64) {
-        if self.readers.remove(&id).is_some_and(|place| place.next < self.entries.end()) {
+        if self.readers.remove(&id).is_some_and(|cursor| cursor.next < self.entries.end()) {
             self.readers_behind -= 1;
             self.pack_if_read();
         }
@@ -241,8 +241,8 @@ impl RunLogState {
     fn trim(&mut self, before: &EventNumber) -> u64 {
         let keep_from = self.entries.index_of(before.position());
         self.entries.remove_before(keep_from);
-        let cut = self.readers.extract_if(|_, place| place.next < keep_from);
-        let cut = cut.map(|(_, place)| place.waker.into_iter().for_each(Waker::wake)).count();
+        let cut = self.readers.extract_if(|_, cursor| cursor.next < keep_from);
+        let cut = cut.map(|(_, cursor)| cursor.waker.into_iter().for_each(Waker::wake)).count();
         self.readers_behind -= cut;
         cut as u64
     }
@@ -254,7 +254,7 @@ impl RunLogState {
     }
 
     fn wake_readers(&mut self) {
-        self.readers.values_mut().filter_map(|place| place.waker.take()).for_each(Waker::wake);
+        self.readers.values_mut().filter_map(|cursor| cursor.waker.take()).for_each(Waker::wake);
     }
 
     /// Returns the index of the next entry for a reader that has already read the entry with this
@@ -292,21 +292,21 @@ impl LogReader {
         let mut guard = lock_ignoring_poison(&self.log.state);
         let state = &mut *guard;
         let has_ended = state.has_ended();
-        let Some(place) = state.readers.get_mut(&self.id) else {
+        let Some(cursor) = state.readers.get_mut(&self.id) else {
             return Poll::Ready(Some(Err(TooSlow { last: self.last.clone() }.into())));
         };
-        let Some(found) = state.entries.get(place.next) else {
+        let Some(found) = state.entries.get(cursor.next) else {
             return match state.closed.as_ref().or(state.outage.as_ref()) {
                 _ if has_ended => Poll::Ready(None),
                 Some(error) => Poll::Ready(Some(Err(error.clone()))),
                 None => {
-                    place.waker = Some(cx.waker().clone());
+                    cursor.waker = Some(cx.waker().clone());
                     Poll::Pending
                 }
             };
         };
-        place.next += 1;
-        if place.next == state.entries.end() {
+        cursor.next += 1;
+        if cursor.next == state.entries.end() {
             state.readers_behind -= 1;
             state.pack_if_read();
         }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
 use crate::hub::log::delta::{DeltaKey, DeltaSource, Parents};
-use crate::hub::log::kept_events::{Entry, KeptEvents, MergedDeltas};
+use crate::hub::log::snapshot_events::{Entry, SnapshotEvents, MergedDeltas};
 use crate::item::ToolResult;
 use crate::turn::{Text, TurnEvent};
 
@@ -14,7 +14,7 @@ use crate::turn::{Text, TurnEvent};
 /// the remaining events gives the same result as applying all events.
 #[derive(Debug, Default)]
 pub(in crate::hub) struct CompactEvents {
-    stored: KeptEvents,
+    stored: SnapshotEvents,
     /// The lane of the run itself.
     root: Lane,
 }
@@ -47,7 +47,7 @@ impl CompactEvents {
 
     /// Returns the remaining events. The returned value shares them with this value, and is not
     /// changed by further events.
-    pub(in crate::hub) fn kept_events(&self) -> KeptEvents {
+    pub(in crate::hub) fn snapshot_events(&self) -> SnapshotEvents {
         self.stored.clone()
     }
 }
@@ -64,7 +64,7 @@ impl Lane {
     }
 
     /// Adds an event. `inner` is the event without the wrappers that name the sub-agent.
-    fn observe(&mut self, stored: &mut KeptEvents, inner: &Event, event: &Arc<Event>) {
+    fn observe(&mut self, stored: &mut SnapshotEvents, inner: &Event, event: &Arc<Event>) {
         match inner {
             Event::Unknown => {}
             Event::Turn(inner) => self.turn_event(stored, inner, event),
@@ -84,7 +84,7 @@ impl Lane {
         }
     }
 
-    fn turn_event(&mut self, stored: &mut KeptEvents, inner: &TurnEvent, event: &Arc<Event>) {
+    fn turn_event(&mut self, stored: &mut SnapshotEvents, inner: &TurnEvent, event: &Arc<Event>) {
         match inner {
             TurnEvent::TextDelta { .. }
             | TurnEvent::RefusalDelta { .. }
@@ -114,7 +114,7 @@ impl Lane {
         }
     }
 
-    fn tool_event(&mut self, stored: &mut KeptEvents, inner: &ToolEvent, event: &Arc<Event>) {
+    fn tool_event(&mut self, stored: &mut SnapshotEvents, inner: &ToolEvent, event: &Arc<Event>) {
         if let ToolEvent::Progress { call_id, .. } | ToolEvent::Output(ToolResult { call_id, .. }) =
             inner
             && let Some(at) = self.progress.remove(call_id.as_str())
@@ -131,12 +131,12 @@ impl Lane {
         }
     }
 
-    fn push_to_turn(&mut self, stored: &mut KeptEvents, entry: Entry) {
+    fn push_to_turn(&mut self, stored: &mut SnapshotEvents, entry: Entry) {
         let at = stored.push(entry);
         self.open_turn.push(at);
     }
 
-    fn remove_from_turn(&mut self, stored: &mut KeptEvents, is_it: impl Fn(&Entry) -> bool) {
+    fn remove_from_turn(&mut self, stored: &mut SnapshotEvents, is_it: impl Fn(&Entry) -> bool) {
         self.open_turn.retain(|at| {
             let goes = stored.get(*at).is_some_and(&is_it);
             if goes {
@@ -148,7 +148,7 @@ impl Lane {
 
     /// Merges a delta into the newest entry of its content block if that entry has the same key.
     /// Otherwise, adds a new entry.
-    fn delta(&mut self, stored: &mut KeptEvents, key: &DeltaKey<&str>, text: &Text) {
+    fn delta(&mut self, stored: &mut SnapshotEvents, key: &DeltaKey<&str>, text: &Text) {
         let is_of_block = |at: &u64| stored.get(*at).is_some_and(|entry| entry.is_of_block(key));
         if let Some(at) = self.open_turn.iter().rev().copied().find(is_of_block)
             && let Some(Entry::Deltas(deltas)) = stored.get_mut(at)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use crate::hub::EventNumber;
 use crate::hub::log::event_log::EventLog;
 use crate::hub::read::reader::Reader;
-use crate::hub::run::registry::{Registry, RunPlace};
+use crate::hub::run::registry::{HubRun, Registry};
 use crate::hub::run::run_directory::RunDirectory;
 
 /// Creates readers for the runs whose events a hub has logged.
@@ -28,17 +28,17 @@ impl Logs {
     /// run, the reader reads that run even if it has ended.
     pub(in crate::hub) fn read(&self, key: &str, after: Option<&EventNumber>) -> Option<Reader> {
         let last = after.and_then(|number| self.registry.last_run(key, number.run()));
-        let place = last.or_else(|| self.registry.current(key))?;
-        Some(self.read_run(place, after))
+        let hub_run = last.or_else(|| self.registry.current(key))?;
+        Some(self.read_run(hub_run, after))
     }
 
     pub(in crate::hub) fn read_run(
         &self,
-        place: Arc<RunPlace>,
+        hub_run: Arc<HubRun>,
         after: Option<&EventNumber>,
     ) -> Reader {
-        let entries = self.log.read(&place.run, after);
-        Reader::new(Arc::clone(&place.run), entries, Some(place))
+        let entries = self.log.read(&hub_run.run, after);
+        Reader::new(Arc::clone(&hub_run.run), entries, Some(hub_run))
     }
 
     /// Creates a reader for a run that may belong to another hub.
@@ -53,7 +53,7 @@ impl Logs {
     /// Creates a reader for a run in this hub or in another hub.
     pub(in crate::hub) fn read_any_run(&self, run: &str, after: Option<&EventNumber>) -> Reader {
         match self.registry.run(run) {
-            Some(place) => self.read_run(place, after),
+            Some(hub_run) => self.read_run(hub_run, after),
             None => self.read_foreign_run(run, after),
         }
     }

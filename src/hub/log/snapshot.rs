@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
-use crate::hub::log::kept_events::{EventList, KeptEvents};
+use crate::hub::log::snapshot_events::{EventList, SnapshotEvents};
 use crate::item::{History, PendingCall};
 use crate::journal::Journal;
 use crate::session::{Session, SessionState};
@@ -28,7 +28,7 @@ impl Snapshot {
         run: &Arc<str>,
         start: &History,
         starts_at: Option<u64>,
-        events: KeptEvents,
+        events: SnapshotEvents,
     ) -> Self {
         let (run, start) = (Some(Arc::clone(run)), start.clone());
         Self { run, start, starts_at, events: events.into(), pending: Vec::new() }

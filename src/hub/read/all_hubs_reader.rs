@@ -196,7 +196,7 @@ struct ThisHub {
 impl ThisHub {
     /// Returns whether the run belongs to this hub and is still active.
     fn runs(&self, run: &str) -> bool {
-        self.logs.registry().run(run).is_some_and(|place| !place.has_ended())
+        self.logs.registry().run(run).is_some_and(|hub_run| !hub_run.has_ended())
     }
 
     /// Waits for the future to complete, but returns early if the hub is closed.

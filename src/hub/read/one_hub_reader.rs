@@ -104,7 +104,7 @@ impl Stream for OneHubReader {
                     let key = this.session.id();
                     let registry = this.logs.registry();
                     match ready!(registry.poll_next(key, this.seen, &mut this.waiter, cx)) {
-                        Ok(NextRun::Begun(place)) => this.read(this.logs.read_run(place, None)),
+                        Ok(NextRun::Begun(hub_run)) => this.read(this.logs.read_run(hub_run, None)),
                         Ok(NextRun::Missed(last)) => this.load(last),
                         Err(error) => return this.fail(error),
                     }

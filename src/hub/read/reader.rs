@@ -9,7 +9,7 @@ use futures::stream::{BoxStream, Stream, StreamExt};
 use crate::error::{Error, ErrorKind};
 use crate::event::Event;
 use crate::hub::log::event_log::{LogContent, LogEntry};
-use crate::hub::run::registry::RunPlace;
+use crate::hub::run::registry::HubRun;
 use crate::hub::{EventNumber, Snapshot};
 
 /// An item that a [`Reader`] or a [`SessionReader`](crate::hub::SessionReader) yields.
@@ -79,20 +79,20 @@ pub struct Reader {
     entries: BoxStream<'static, Result<LogEntry, Error>>,
     /// The shared state of the run in which this reader is registered, and the reader's id there.
     /// `None` if the run belongs to another hub.
-    place: Option<(Arc<RunPlace>, u64)>,
+    hub_run: Option<(Arc<HubRun>, u64)>,
 }
 
 impl Reader {
     pub(in crate::hub) fn new(
         run: Arc<str>,
         entries: BoxStream<'static, Result<LogEntry, Error>>,
-        place: Option<Arc<RunPlace>>,
+        hub_run: Option<Arc<HubRun>>,
     ) -> Self {
-        let place = place.map(|place| {
-            let id = place.add_reader();
-            (place, id)
+        let hub_run = hub_run.map(|hub_run| {
+            let id = hub_run.add_reader();
+            (hub_run, id)
         });
-        Self { run, entries, place }
+        Self { run, entries, hub_run }
     }
 
     /// Returns the id of the run that is read, even after it has ended.
@@ -101,9 +101,9 @@ impl Reader {
     }
 
     /// Returns the run's position in the order in which the hub's runs were started; see
-    /// [`RunPlace::order`].
+    /// [`HubRun::order`].
     pub(in crate::hub) fn order(&self) -> u64 {
-        self.place.as_ref().map_or(0, |(place, _)| place.order())
+        self.hub_run.as_ref().map_or(0, |(hub_run, _)| hub_run.order())
     }
 
     /// Converts the reader to a plain event stream, for code that expects a run's events. The
@@ -151,8 +151,8 @@ impl Stream for Reader {
 
 impl Drop for Reader {
     fn drop(&mut self) {
-        if let Some((place, id)) = &self.place {
-            place.remove_reader(*id);
+        if let Some((hub_run, id)) = &self.hub_run {
+            hub_run.remove_reader(*id);
         }
     }
 }

@@ -8,7 +8,7 @@ use tokio::time::{MissedTickBehavior, interval};
 
 use crate::agent::RunHandle;
 use crate::error::catch_panic;
-use crate::hub::run::registry::RunPlace;
+use crate::hub::run::registry::HubRun;
 
 /// A report of a tool that blocks the thread on which its run is polled, so that other tasks cannot
 /// run there.
@@ -32,17 +32,21 @@ pub(in crate::hub) struct BlockingToolWarning {
 
 impl BlockingToolWarning {
     /// Looks for blocking tools of a run until the run has ended. Each poll is reported once.
-    pub(in crate::hub) async fn watch(self, place: Weak<RunPlace>) {
+    pub(in crate::hub) async fn watch(self, hub_run: Weak<HubRun>) {
         let mut ticks = interval((self.limit / 2).max(Duration::from_millis(1)));
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut reported = None;
         loop {
             ticks.tick().await;
-            let Some(place) = place.upgrade().filter(|place| !place.has_ended()) else { return };
-            let Some(poll) = place.handle.as_ref().and_then(RunHandle::open_poll) else { continue };
+            let Some(hub_run) = hub_run.upgrade().filter(|hub_run| !hub_run.has_ended()) else {
+                return;
+            };
+            let Some(poll) = hub_run.handle.as_ref().and_then(RunHandle::open_poll) else {
+                continue;
+            };
             if poll.elapsed >= self.limit && reported != Some(poll.number) {
                 reported = Some(poll.number);
-                let run = place.run.to_string();
+                let run = hub_run.run.to_string();
                 let blocking = BlockingTool { run, tool: poll.tool, elapsed: poll.elapsed };
                 // A panic must not end the warnings.
                 let _ = catch_panic(|| (self.warn)(blocking));

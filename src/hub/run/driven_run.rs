@@ -9,12 +9,12 @@ use crate::error::{Error, ErrorKind, panic_to_error};
 use crate::event::Event;
 use crate::hub::inbox::command_inbox::{CommandInbox, SentCommand};
 use crate::hub::log::event_log::LogContent;
-use crate::hub::run::registry::RunPlace;
+use crate::hub::run::registry::HubRun;
 
 /// A run and its commands. The run's commands are received until the runner has written the run's
 /// end, but a run that has ended refuses them.
 pub(in crate::hub) struct DrivenRun {
-    pub(super) place: Arc<RunPlace>,
+    pub(super) hub_run: Arc<HubRun>,
     /// The events of the run, or `None` after the run has ended.
     events: Option<BoxStream<'static, Result<Event, Error>>>,
     inbox: Arc<dyn CommandInbox>,
@@ -23,11 +23,11 @@ pub(in crate::hub) struct DrivenRun {
 
 impl DrivenRun {
     pub(in crate::hub) fn new(
-        place: Arc<RunPlace>,
+        hub_run: Arc<HubRun>,
         events: BoxStream<'static, Result<Event, Error>>,
         inbox: Arc<dyn CommandInbox>,
     ) -> Self {
-        Self { place, events: Some(events), inbox, commands: None }
+        Self { hub_run, events: Some(events), inbox, commands: None }
     }
 
     pub(super) fn has_ended(&self) -> bool {
@@ -49,14 +49,14 @@ impl DrivenRun {
     /// Drops the run, which accepts no more commands, and returns the entry for its end.
     pub(super) fn end(&mut self, error: Option<Error>) -> LogContent {
         self.events = None;
-        self.place.refuse_commands();
+        self.hub_run.refuse_commands();
         LogContent::End(error)
     }
 
     /// Interrupts the run because it has no readers. Returns the run's end if the run cannot be
     /// interrupted, and was dropped instead.
     pub(super) fn interrupt_unattended(&mut self) -> Option<LogContent> {
-        if let Some(handle) = &self.place.handle {
+        if let Some(handle) = &self.hub_run.handle {
             handle.interrupt();
             return None;
         }
@@ -66,7 +66,7 @@ impl DrivenRun {
 
     /// Interrupts the run because its log cannot be written, and polls it to its end.
     pub(super) async fn interrupt_and_drain(&mut self) {
-        if let (Some(handle), Some(events)) = (&self.place.handle, &mut self.events) {
+        if let (Some(handle), Some(events)) = (&self.hub_run.handle, &mut self.events) {
             // An interrupt keeps the partial turn.
             handle.interrupt_with_reason("the log of the run can no longer be written");
             while let Some(Ok(_)) = events.next().await {}
@@ -76,7 +76,7 @@ impl DrivenRun {
     /// Opens the inbox, unless the run has ended or its commands are being received.
     pub(super) async fn open_inbox(&mut self) -> Result<(), Error> {
         if self.events.is_some() && self.commands.is_none() {
-            self.commands = Some(self.inbox.open(&self.place.run).await?);
+            self.commands = Some(self.inbox.open(&self.hub_run.run).await?);
         }
         Ok(())
     }
@@ -84,11 +84,11 @@ impl DrivenRun {
     /// Passes the commands that have arrived to the run. Wakes the task if another command arrives,
     /// or if a reader is attached or dropped.
     pub(super) fn poll_commands(&mut self, cx: &mut Context<'_>) {
-        self.place.runner_waker.register(cx.waker());
+        self.hub_run.runner_waker.register(cx.waker());
         while let Some(commands) = &mut self.commands {
             match commands.poll_next_unpin(cx) {
                 Poll::Ready(Some(command)) => {
-                    command.apply_by(|id, command| self.place.apply(id, command));
+                    command.apply_by(|id, command| self.hub_run.apply(id, command));
                 }
                 Poll::Ready(None) => self.commands = None,
                 Poll::Pending => return,

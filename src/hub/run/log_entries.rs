@@ -146,7 +146,7 @@ impl LogEntries {
     }
 
     fn snapshot(&mut self) -> LogEntry {
-        let events = self.fold.kept_events();
+        let events = self.fold.snapshot_events();
         let snapshot = Snapshot::of_run(&self.run, &self.start, self.starts_at, events);
         self.entry(LogContent::Snapshot(Arc::new(snapshot)))
     }

@@ -19,7 +19,7 @@ use crate::lock::lock_ignoring_poison;
 use crate::task::OwnedTask;
 
 /// The part of a run's state that code outside the run's runner can access.
-pub(in crate::hub) struct RunPlace {
+pub(in crate::hub) struct HubRun {
     pub(in crate::hub) run: Arc<str>,
     pub(in crate::hub) key: String,
     pub(in crate::hub) handle: Option<RunHandle>,
@@ -43,7 +43,7 @@ pub(in crate::hub) struct RunPlace {
     readers: Mutex<BTreeMap<u64, Instant>>,
 }
 
-impl RunPlace {
+impl HubRun {
     pub(in crate::hub) fn new(
         run: Arc<str>,
         key: String,
@@ -171,7 +171,7 @@ pub(in crate::hub) struct Registry(Mutex<RegistryState>);
 #[derive(Default)]
 struct RegistryState {
     /// The active runs, and ended runs whose logs are still kept.
-    runs: HashMap<Arc<str>, Arc<RunPlace>>,
+    runs: HashMap<Arc<str>, Arc<HubRun>>,
     keys: HashMap<String, KeyState>,
     phase: Phase,
     /// The number of runs started so far.
@@ -238,7 +238,7 @@ impl KeyState {
 /// The next run for a reader that reads all of a key's runs.
 pub(in crate::hub) enum NextRun {
     /// The next run. It may have ended already, but its log still exists.
-    Begun(Arc<RunPlace>),
+    Begun(Arc<HubRun>),
     /// One or more runs that the reader has not seen have already ended. The number is the order
     /// number of the last of these runs.
     Missed(u64),
@@ -246,7 +246,7 @@ pub(in crate::hub) enum NextRun {
 
 enum Occupant {
     Reserved,
-    Run(Arc<RunPlace>),
+    Run(Arc<HubRun>),
 }
 
 impl RegistryState {
@@ -307,7 +307,7 @@ impl Registry {
     /// the reservation.
     pub(in crate::hub) fn insert(
         &self,
-        place: &Arc<RunPlace>,
+        hub_run: &Arc<HubRun>,
         insertion: Insertion,
     ) -> Result<(), Error> {
         let mut state = self.lock();
@@ -321,65 +321,65 @@ impl Registry {
         }
         state.begun += 1;
         let order = state.begun;
-        place.order.store(order, Ordering::SeqCst);
-        let replaced = state.runs.insert(Arc::clone(&place.run), Arc::clone(place));
-        let key = state.keys.entry(place.key.clone()).or_default();
-        key.occupant = Some(Occupant::Run(Arc::clone(place)));
-        key.last_run = Some(Arc::clone(&place.run));
+        hub_run.order.store(order, Ordering::SeqCst);
+        let replaced = state.runs.insert(Arc::clone(&hub_run.run), Arc::clone(hub_run));
+        let key = state.keys.entry(hub_run.key.clone()).or_default();
+        key.occupant = Some(Occupant::Run(Arc::clone(hub_run)));
+        key.last_run = Some(Arc::clone(&hub_run.run));
         key.previous_order = std::mem::replace(&mut key.last_order, order);
         key.interested += 1;
         if let Some(replaced) = &replaced {
             state.lose_interest(&replaced.key);
         }
-        state.wake_key(&place.key);
+        state.wake_key(&hub_run.key);
         drop(state);
         drop(replaced);
         Ok(())
     }
 
     /// Marks the run as ended, and releases its key.
-    pub(in crate::hub) fn end(&self, place: &RunPlace) {
-        if place.has_ended.swap(true, Ordering::SeqCst) {
+    pub(in crate::hub) fn end(&self, hub_run: &HubRun) {
+        if hub_run.has_ended.swap(true, Ordering::SeqCst) {
             return;
         }
         let mut state = self.lock();
-        let key = state.keys.get_mut(&place.key);
-        let is_it = |occupant: &mut Occupant| matches!(occupant, Occupant::Run(other) if std::ptr::eq(&raw const **other, place));
+        let key = state.keys.get_mut(&hub_run.key);
+        let is_it = |occupant: &mut Occupant| matches!(occupant, Occupant::Run(other) if std::ptr::eq(&raw const **other, hub_run));
         let ended = key.and_then(|key| key.occupant.take_if(is_it));
-        state.wake_key(&place.key);
+        state.wake_key(&hub_run.key);
         drop(state);
         drop(ended);
     }
 
     /// Removes a run after its log has been removed.
-    pub(in crate::hub) fn forget(&self, place: &RunPlace) {
+    pub(in crate::hub) fn forget(&self, hub_run: &HubRun) {
         let mut state = self.lock();
-        let is_it = |other: &Arc<RunPlace>| std::ptr::eq(&raw const **other, place);
-        let forgotten = match state.runs.get(&place.run).is_some_and(is_it) {
-            true => state.runs.remove(&place.run),
+        let is_it = |other: &Arc<HubRun>| std::ptr::eq(&raw const **other, hub_run);
+        let forgotten = match state.runs.get(&hub_run.run).is_some_and(is_it) {
+            true => state.runs.remove(&hub_run.run),
             false => None,
         };
         if forgotten.is_some() {
-            state.lose_interest(&place.key);
+            state.lose_interest(&hub_run.key);
         }
         drop(state);
         drop(forgotten);
     }
 
     /// Returns the active run for the key, if any.
-    pub(in crate::hub) fn current(&self, key: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn current(&self, key: &str) -> Option<Arc<HubRun>> {
         match self.lock().keys.get(key)?.occupant.as_ref()? {
-            Occupant::Run(place) => Some(Arc::clone(place)),
+            Occupant::Run(hub_run) => Some(Arc::clone(hub_run)),
             Occupant::Reserved => None,
         }
     }
 
     /// Returns the run with this id, if it is the key's last run and its log still exists.
-    pub(in crate::hub) fn last_run(&self, key: &str, run: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn last_run(&self, key: &str, run: &str) -> Option<Arc<HubRun>> {
         let state = self.lock();
-        let place = state.runs.get(run)?;
+        let hub_run = state.runs.get(run)?;
         let last = state.keys.get(key)?.last_order;
-        (place.key == key && place.order() == last).then(|| Arc::clone(place))
+        (hub_run.key == key && hub_run.order() == last).then(|| Arc::clone(hub_run))
     }
 
     /// Keeps track of the order numbers of a key's runs until [`unfollow`](Self::unfollow) is
@@ -398,11 +398,11 @@ impl Registry {
     }
 
     /// Returns the run with this id, if its log still exists.
-    pub(in crate::hub) fn run(&self, run: &str) -> Option<Arc<RunPlace>> {
+    pub(in crate::hub) fn run(&self, run: &str) -> Option<Arc<HubRun>> {
         self.lock().runs.get(run).cloned()
     }
 
-    pub(in crate::hub) fn runs(&self) -> Vec<Arc<RunPlace>> {
+    pub(in crate::hub) fn runs(&self) -> Vec<Arc<HubRun>> {
         self.lock().runs.values().cloned().collect()
     }
 
@@ -414,7 +414,7 @@ impl Registry {
     /// Interrupts all runs, and those that start later.
     pub(in crate::hub) fn interrupt_runs(&self) {
         self.enter(Phase::Interrupting);
-        self.runs().iter().for_each(|place| place.interrupt_or_close());
+        self.runs().iter().for_each(|hub_run| hub_run.interrupt_or_close());
     }
 
     /// Whether a run that starts now has to be interrupted.
@@ -425,7 +425,7 @@ impl Registry {
     /// Drops all runs, and starts no more.
     pub(in crate::hub) fn end_runs(&self) {
         self.enter(Phase::Ended);
-        self.runs().iter().for_each(|place| place.close());
+        self.runs().iter().for_each(|hub_run| hub_run.close());
     }
 
     fn enter(&self, phase: Phase) {
@@ -471,8 +471,8 @@ impl Registry {
                 return Some(Ok(NextRun::Missed(state.previous_order)));
             }
             let last = state.last_run.as_ref().and_then(|run| runs.get(run));
-            Some(Ok(match last.filter(|place| place.order() == state.last_order) {
-                Some(place) => NextRun::Begun(Arc::clone(place)),
+            Some(Ok(match last.filter(|hub_run| hub_run.order() == state.last_order) {
+                Some(hub_run) => NextRun::Begun(Arc::clone(hub_run)),
                 None => NextRun::Missed(state.last_order),
             }))
         })
@@ -502,7 +502,7 @@ impl Registry {
         cx: &mut Context<'_>,
         find: impl FnOnce(
             &mut KeyState,
-            &HashMap<Arc<str>, Arc<RunPlace>>,
+            &HashMap<Arc<str>, Arc<HubRun>>,
             Phase,
         ) -> Option<Result<T, ShuttingDown>>,
     ) -> Poll<Result<T, Error>> {

@@ -54,7 +54,7 @@ impl Runner {
     /// Opens the inbox and the log, writes the first snapshot to the log, and announces the run.
     pub(in crate::hub) async fn open(&mut self) -> Result<(), Error> {
         self.driven.open_inbox().await?;
-        let run = Arc::clone(&self.driven.place.run);
+        let run = Arc::clone(&self.driven.hub_run.run);
         // The log is started only once, because starting it again could replace a newer attempt on
         // another hub.
         if self.entries.epoch() == 0 {
@@ -63,7 +63,7 @@ impl Runner {
         let (entries, trim_before, end) = (self.entries.opening(), None, None);
         self.append_entries(EntryBatch { entries, trim_before, end }).await?;
         if let Some(directory) = self.log.directory() {
-            let key = self.driven.place.key.clone();
+            let key = self.driven.hub_run.key.clone();
             if self.driven.has_ended() {
                 directory.announce_ended(&key, &run, self.began_at.elapsed()).await?;
             } else {
@@ -92,7 +92,7 @@ impl Runner {
         self.driven.close_inbox();
         self.announced = None;
         if let Some(registry) = self.registry.upgrade() {
-            registry.end(&self.driven.place);
+            registry.end(&self.driven.hub_run);
         }
         if self.keep_ended.is_zero() {
             return;
@@ -139,7 +139,7 @@ impl Runner {
         {
             batch.push(content);
         }
-        if self.unattended.poll(self.driven.place.reader_count(), cx).is_ready() {
+        if self.unattended.poll(self.driven.hub_run.reader_count(), cx).is_ready() {
             batch.extend(self.driven.interrupt_unattended());
             cx.waker().wake_by_ref();
         }
@@ -239,9 +239,9 @@ impl Drop for Runner {
         self.driven.drop_work();
         self.announced = None;
         if let Some(registry) = self.registry.upgrade() {
-            registry.end(&self.driven.place);
-            registry.forget(&self.driven.place);
+            registry.end(&self.driven.hub_run);
+            registry.forget(&self.driven.hub_run);
         }
-        self.log.remove(&self.driven.place.run, self.entries.epoch());
+        self.log.remove(&self.driven.hub_run.run, self.entries.epoch());
     }
 }

@@ -27,7 +27,7 @@ pub(crate) struct StepAttempt {
 }
 
 /// The position of a session's step in its run: the task, the turn, and the part of the turn.
-type Place = (u32, u32, Part);
+type StepLocation = (u32, u32, Part);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Part {
@@ -69,12 +69,12 @@ impl StepLog {
     /// was stored.
     pub(crate) fn successor(&self, name: &StepName, time: u64) -> Option<&StepName> {
         let session = name.session();
-        let place = name.place().filter(|_| !name.is_nested())?;
+        let location = name.location().filter(|_| !name.is_nested())?;
         let of_session = self.0.range(StepName::first_of(session)..);
         let of_session = of_session.take_while(|(other, _)| other.key.starts_with(session));
         let of_session = of_session.filter(|(other, _)| other.session() == session);
         let mut later = of_session.filter(|(other, attempts)| {
-            other.place().is_some_and(|other| other > place)
+            other.location().is_some_and(|other| other > location)
                 && attempts.first().is_some_and(|first| first.begin < time)
         });
         later.next().map(|(other, _)| other)
@@ -101,7 +101,7 @@ impl StepName {
     }
 
     /// A sub-agent's steps have the position of the call that runs the sub-agent.
-    fn place(&self) -> Option<Place> {
+    fn location(&self) -> Option<StepLocation> {
         let rest = &self.key[self.session().len()..];
         let number = |text: Option<&str>| text?.parse().ok();
         if let Some(position) = rest.strip_prefix('@') {

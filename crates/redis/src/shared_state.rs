@@ -16,7 +16,7 @@ use crate::scripts::Scripts;
 use crate::wakeups::Wakeups;
 
 /// The state shared by all objects that use the same connection to the server.
-pub(crate) struct Inner {
+pub(crate) struct SharedState {
     pub(crate) settings: RedisOptions,
     pub(crate) keys: Keys,
     pub(crate) client: Client,
@@ -50,7 +50,7 @@ pub(crate) struct AnnouncedHere {
     pub(crate) order: u64,
 }
 
-impl Inner {
+impl SharedState {
     pub(crate) fn new(client: Client, settings: RedisOptions) -> Self {
         Self {
             keys: Keys::new(&settings.prefix),

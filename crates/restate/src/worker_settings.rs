@@ -14,7 +14,7 @@ use turnstream_testing::durable_suite::SuiteRuns;
 
 /// The parts of a worker that its services need. Cheap to clone.
 #[derive(Clone, Default)]
-pub(crate) struct WorkerParts {
+pub(crate) struct WorkerSettings {
     pub(crate) agents: Arc<HashMap<String, Agent>>,
     pub(crate) hub: Option<Hub>,
     pub(crate) data: Option<DataSource>,
@@ -28,7 +28,7 @@ pub(crate) struct WorkerParts {
 pub(crate) type DataSource = Arc<dyn Fn(&str) -> RunData + Send + Sync>;
 pub(crate) type AttemptObserver = Arc<dyn Fn(&str, &str) + Send + Sync>;
 
-impl WorkerParts {
+impl WorkerSettings {
     pub(crate) fn agent(&self, name: &str) -> Result<Agent, Error> {
         #[cfg(feature = "testing")]
         if let Some(run) = self.suite.get(name) {

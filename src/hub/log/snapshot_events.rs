@@ -16,7 +16,7 @@ const MAX_CHUNK_LEN: usize = 64;
 /// The list is stored in chunks, and clones share the chunks. Changing an entry copies only the
 /// entry's chunk, and only if a clone shares the chunk.
 #[derive(Clone, Debug, Default)]
-pub(in crate::hub) struct KeptEvents {
+pub(in crate::hub) struct SnapshotEvents {
     /// The chunks that contain entries, oldest first.
     chunks: Vec<Arc<Chunk>>,
     /// The number of the next entry.
@@ -39,7 +39,7 @@ pub(in crate::hub) struct MergedDeltas {
     pub(in crate::hub) text: String,
 }
 
-impl KeptEvents {
+impl SnapshotEvents {
     /// Adds an entry, and returns its number.
     pub(in crate::hub) fn push(&mut self, entry: Entry) -> u64 {
         let number = self.next;
@@ -86,7 +86,7 @@ impl KeptEvents {
 /// A list of events, which is built from the kept entries when it is first read.
 #[derive(Clone, Default)]
 pub(in crate::hub) struct EventList {
-    stored: KeptEvents,
+    stored: SnapshotEvents,
     list: OnceLock<Vec<Arc<Event>>>,
 }
 
@@ -96,15 +96,15 @@ impl EventList {
     }
 }
 
-impl From<KeptEvents> for EventList {
-    fn from(stored: KeptEvents) -> Self {
+impl From<SnapshotEvents> for EventList {
+    fn from(stored: SnapshotEvents) -> Self {
         Self { stored, list: OnceLock::new() }
     }
 }
 
 impl From<Vec<Arc<Event>>> for EventList {
     fn from(events: Vec<Arc<Event>>) -> Self {
-        Self { stored: KeptEvents::default(), list: events.into() }
+        Self { stored: SnapshotEvents::default(), list: events.into() }
     }
 }
 
