@@ -41,8 +41,8 @@
 //!
 //! # Limits
 //!
-//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists the
-//! limits of requests and runs.
+//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists
+//! the limits of requests and runs.
 //!
 //! | limit | value | when it is reached |
 //! |---|---|---|

@@ -69,8 +69,8 @@ impl ToolContext {
     }
 
     /// Returns the key `{history id}/{call id}`, which is the same for every attempt at this call,
-    /// including attempts after the run was resumed. In a session, the history's id is the session's
-    /// id. A `~` or `/` in the call id is written as `~0` or `~1`.
+    /// including attempts after the run was resumed. In a session, the history's id is the
+    /// session's id. A `~` or `/` in the call id is written as `~0` or `~1`.
     pub fn idempotency_key(&self) -> &str {
         &self.idempotency_key
     }

@@ -21,8 +21,8 @@
 //!
 //! # Limits
 //!
-//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists the
-//! other limits of front ends.
+//! The third column names the setter, if there is one. [The guide](crate::guide::defaults) lists
+//! the other limits of front ends.
 //!
 //! | limit | value | when it is reached |
 //! |---|---|---|

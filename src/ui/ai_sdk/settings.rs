@@ -63,8 +63,8 @@ impl AiSdk {
     /// Sets the message's id, in place of the id that the client otherwise generates.
     ///
     /// For a run in a hub, set the id that the message has among the loaded messages: the session's
-    /// id, a colon and `session.version() + n`, evaluated after `session.run(…).await`. Here, `n` is
-    /// the number of input items. Pass the same id when a client resumes.
+    /// id, a colon and `session.version() + n`, evaluated after `session.run(…).await`. Here, `n`
+    /// is the number of input items. Pass the same id when a client resumes.
     pub fn with_message_id(mut self, id: impl Into<String>) -> Self {
         self.encoder.name = MessageName::Given(id.into());
         self
