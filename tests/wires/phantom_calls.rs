@@ -5,7 +5,7 @@ use serde_json::Value;
 use turnstream::ErrorKind;
 use turnstream::provider::{Decode, anthropic, gemini, openai_chat, openai_responses};
 
-use crate::anthropic::unusual_responses::{MESSAGE_DELTA_TOOL_USE, decode_one_block};
+use crate::anthropic::unusual_responses::decode_one_block;
 use crate::openai_chat::unusual_responses::{
     FINISH_TOOL_CALLS_CHUNK, as_strs, call_chunk, decode_chat,
 };

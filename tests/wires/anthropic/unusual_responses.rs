@@ -16,7 +16,7 @@ const BLOCK_STOP: &str = r#"{"type":"content_block_stop","index":0}"#;
 
 const MESSAGE_DELTA_END_TURN: &str =
     r#"{"type":"message_delta","delta":{"stop_reason":"end_turn"}}"#;
-pub(crate) const MESSAGE_DELTA_TOOL_USE: &str =
+const MESSAGE_DELTA_TOOL_USE: &str =
     r#"{"type":"message_delta","delta":{"stop_reason":"tool_use"}}"#;
 const MESSAGE_STOP: &str = r#"{"type":"message_stop"}"#;
 

@@ -3,10 +3,11 @@
 use serde_json::{Value, json};
 use turnstream::event::EndReason;
 use turnstream::http::HttpClient;
-use turnstream::provider::OpenAiChat;
+use turnstream::provider::openai_chat::Dialect;
+use turnstream::provider::{OpenAiChat, Provider};
 use turnstream::request::WebSearch;
 use turnstream::stream::TurnStreamExt;
-use turnstream::{Agent, provider::Provider};
+use turnstream::{Agent, ErrorKind, History, Item, Request};
 use turnstream_testing::http::BodyPart as Piece;
 use turnstream_testing::http::{HttpResponse, LoopbackServer};
 

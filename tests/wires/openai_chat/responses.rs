@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 use turnstream::provider::openai_chat::{Decoder, Dialect};
 use turnstream::sse::write_frame;
 use turnstream::turn::{StopReason, Turn};
-use turnstream::{Error, ErrorKind, Item};
+use turnstream::{Error, ErrorKind};
 
 use turnstream_test_support::wires::decode_sse_turn;
 
