@@ -231,7 +231,10 @@ async fn a_key_is_sent_over_plain_http_only_to_localhost_unless_allowed() {
     for model in each!(|m| m.with_http_client(http.clone()).with_base_url(&url).unwrap()) {
         assert_eq!(request_turn(&*model).await.unwrap_err().status(), Some(400));
     }
-    for host in ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"] {
+    let hosts = ["localhost", "127.0.0.1", "0.0.0.0", "[::ffff:127.0.0.1]"];
+    // On Windows, a socket cannot connect to the other two addresses.
+    let hosts = if cfg!(windows) { &hosts[..2] } else { &hosts };
+    for host in hosts {
         let url = format!("http://{host}:{port}");
         let model = Anthropic::new("m").with_base_url(url).unwrap().with_api_key(API_KEY);
         assert_eq!(request_turn(&model).await.unwrap_err().status(), Some(400), "{host}");

@@ -190,7 +190,7 @@ async fn a_skill_that_breaks_during_a_run_is_reported_and_the_others_stay() {
         folder.write("pdf/SKILL.md", "---\nname: pdf\ndescription: \"x\n---\n");
     });
     let (history, notices) = run(&agent, History::empty("h")).await;
-    let path = folder.path().join("pdf/SKILL.md").display().to_string();
+    let path = folder.path().join("pdf").join("SKILL.md").display().to_string();
     let broken = format!("Left out: `pdf`: {path}:3: ");
     assert!(notices[1].contains(&broken), "{}", notices[1]);
     assert!(notices[1].ends_with("\nNot available any more in `skills`:\n- pdf"), "{}", notices[1]);

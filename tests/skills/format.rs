@@ -1,5 +1,7 @@
 //! Which front matters are read, and with which warnings and errors.
 
+use std::path::MAIN_SEPARATOR;
+
 use serde_json::json;
 use turnstream::ErrorKind;
 use turnstream::tool::Skill;
@@ -15,7 +17,8 @@ async fn read(text: impl AsRef<[u8]>) -> Result<Skill, String> {
         assert_eq!(error.kind(), ErrorKind::Store);
         let path = folder.path().join("pdf").display().to_string();
         let message = error.message().strip_prefix(&path);
-        message.unwrap_or_else(|| panic!("the path is missing: {error}")).to_owned()
+        let message = message.unwrap_or_else(|| panic!("the path is missing: {error}"));
+        message.replace(MAIN_SEPARATOR, "/")
     })
 }
 

@@ -176,8 +176,8 @@ pub(in crate::session) fn remove_unused_lock(path: &Path, id: &str) {
 }
 
 fn is_at_path(file: &File, path: &Path) -> bool {
-    match (file.metadata(), path.metadata()) {
-        (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
+    match (FileId::of_file(file), FileId::at_path(path)) {
+        (Ok((ours, _)), Ok(there)) => ours == there,
         _ => false,
     }
 }

@@ -1,6 +1,7 @@
 //! File operations shared by all stores on disk.
 
 use std::fs::{DirBuilder, File, Metadata, OpenOptions};
+use std::io;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
@@ -11,18 +12,49 @@ use crate::session::backend::checks::store_error;
 pub(in crate::session) struct FileId(u64, u64);
 
 impl FileId {
+    /// Returns the id and the metadata of an open file.
     #[cfg(unix)]
-    pub(in crate::session) fn from_metadata(file: &Metadata) -> Self {
+    pub(in crate::session) fn of_file(file: &File) -> io::Result<(Self, Metadata)> {
+        file.metadata().map(|metadata| (Self::from_metadata(&metadata), metadata))
+    }
+
+    /// Returns the id of the file at a path.
+    #[cfg(unix)]
+    pub(in crate::session) fn at_path(path: &Path) -> io::Result<Self> {
+        path.metadata().map(|metadata| Self::from_metadata(&metadata))
+    }
+
+    #[cfg(unix)]
+    fn from_metadata(file: &Metadata) -> Self {
         use std::os::unix::fs::MetadataExt;
 
         Self(file.dev(), file.ino())
     }
 
-    /// Returns the same id for all files, because on systems other than Unix, a file cannot be
-    /// replaced while it is open.
-    #[cfg(not(unix))]
-    pub(in crate::session) fn from_metadata(_file: &Metadata) -> Self {
-        Self(0, 0)
+    #[cfg(windows)]
+    pub(in crate::session) fn of_file(file: &File) -> io::Result<(Self, Metadata)> {
+        let ids = winapi_util::file::information(file)?;
+        Ok((Self(ids.volume_serial_number(), ids.file_index()), file.metadata()?))
+    }
+
+    #[cfg(windows)]
+    pub(in crate::session) fn at_path(path: &Path) -> io::Result<Self> {
+        use std::os::windows::fs::OpenOptionsExt;
+
+        // Reading the id needs no permission to read the file.
+        let file = OpenOptions::new().access_mode(0).open(path)?;
+        Self::of_file(&file).map(|(id, _)| id)
+    }
+
+    /// Returns the same id for all files, because their ids are unknown on other systems.
+    #[cfg(not(any(unix, windows)))]
+    pub(in crate::session) fn of_file(file: &File) -> io::Result<(Self, Metadata)> {
+        file.metadata().map(|metadata| (Self(0, 0), metadata))
+    }
+
+    #[cfg(not(any(unix, windows)))]
+    pub(in crate::session) fn at_path(path: &Path) -> io::Result<Self> {
+        path.metadata().map(|_| Self(0, 0))
     }
 }
 
@@ -83,4 +115,29 @@ pub(in crate::session) fn sync_parent_dir(path: &Path) -> Result<(), Error> {
     };
     let synced = File::open(folder).and_then(|folder| folder.sync_all());
     synced.map_err(|error| store_error(format!("cannot write `{}`", folder.display()), error))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{env, fs, process};
+
+    use super::*;
+
+    #[test]
+    fn a_renamed_file_keeps_its_id_and_another_file_has_another() {
+        let folder = env::temp_dir().join(format!("turnstream-ids-{}", process::id()));
+        fs::create_dir_all(&folder).unwrap();
+        let (one, other) = (folder.join("one"), folder.join("other"));
+        fs::write(&one, "text").unwrap();
+        fs::write(&other, "text").unwrap();
+        let file = File::open(&one).unwrap();
+        let (id, _) = FileId::of_file(&file).unwrap();
+        drop(file);
+        assert_eq!(FileId::at_path(&one).unwrap(), id);
+        assert_ne!(FileId::at_path(&other).unwrap(), id);
+        fs::rename(&one, &other).unwrap();
+        assert_eq!(FileId::at_path(&other).unwrap(), id);
+        assert_eq!(FileId::at_path(&one).unwrap_err().kind(), io::ErrorKind::NotFound);
+        fs::remove_dir_all(&folder).unwrap();
+    }
 }

@@ -14,8 +14,8 @@ use crate::session::backend::{
 
 /// The maximum time to wait while another process holds the lock. Locks are held only during a read
 /// or write.
-const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
-const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
+pub(super) const LOCK_TIMEOUT: Duration = Duration::from_secs(10);
+pub(super) const LOCK_RETRY_DELAY: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
 thread_local! {
@@ -117,18 +117,27 @@ impl<'a> LockedFile<'a> {
 
     /// Returns whether the open file is still the file at its path.
     pub(super) fn is_at_path(&self) -> bool {
-        match (self.file.metadata(), self.path.metadata()) {
-            (Ok(ours), Ok(there)) => FileId::from_metadata(&ours) == FileId::from_metadata(&there),
+        match (FileId::of_file(&self.file), FileId::at_path(self.path)) {
+            (Ok((ours, _)), Ok(there)) => ours == there,
             (_, Err(error)) => error.kind() != ErrorKind::NotFound,
             // If the open file's metadata cannot be read, the next operation reports the error.
             (Err(_), Ok(_)) => true,
         }
     }
 
+    pub(super) fn path(&self) -> &'a Path {
+        self.path
+    }
+
+    /// Returns the open file, whose cursor is at the beginning.
+    pub(super) fn rewind(&mut self) -> io::Result<&File> {
+        self.file.rewind()?;
+        Ok(&self.file)
+    }
+
     pub(super) fn stamp(&self) -> Result<FileStamp, Error> {
-        let stamp = self.file.metadata().and_then(|file| {
-            let (id, len) = (FileId::from_metadata(&file), file.len());
-            Ok(FileStamp { id, len, modified: file.modified()? })
+        let stamp = FileId::of_file(&self.file).and_then(|(id, metadata)| {
+            Ok(FileStamp { id, len: metadata.len(), modified: metadata.modified()? })
         });
         stamp.map_err(|error| self.io_error("read", error))
     }
@@ -138,7 +147,7 @@ impl<'a> LockedFile<'a> {
         #[cfg(test)]
         READS.set(READS.get() + 1);
         let mut text = Vec::new();
-        let read = self.file.rewind().and_then(|()| self.file.read_to_end(&mut text));
+        let read = self.rewind().and_then(|mut file| file.read_to_end(&mut text));
         read.map(|_| text).map_err(|error| self.io_error("read", error))
     }
 
@@ -233,7 +242,7 @@ fn lock_with_timeout(
     }
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests {
     use std::{env, process};
 
@@ -241,6 +250,7 @@ mod tests {
 
     /// Opens a file that is locked. While the call waits for the lock, `change` is applied to the
     /// path, and the lock is released. Returns the text of the file that is opened.
+    #[cfg(unix)]
     fn text_after_wait(name: &str, change: impl FnOnce(&Path)) -> Option<Vec<u8>> {
         let path = env::temp_dir().join(format!("turnstream-lock-{name}-{}", process::id()));
         fs::write(&path, "old").unwrap();
@@ -261,6 +271,8 @@ mod tests {
         text
     }
 
+    // Wine, with which the Windows program is tested, neither replaces nor removes an open file.
+    #[cfg(unix)]
     #[test]
     fn a_file_replaced_while_its_lock_is_awaited_is_opened_again() {
         let text = text_after_wait("replaced", |path| {
@@ -271,6 +283,7 @@ mod tests {
         assert_eq!(text.as_deref(), Some(&b"new"[..]));
     }
 
+    #[cfg(unix)]
     #[test]
     fn a_file_removed_while_its_lock_is_awaited_is_missing() {
         assert_eq!(text_after_wait("removed", |path| fs::remove_file(path).unwrap()), None);

@@ -197,8 +197,9 @@ impl BlockingStore for SessionFiles {
     fn delete(&mut self, id: &str) -> Result<bool, Error> {
         let Some(path) = self.location.session_path(id) else { return Ok(false) };
         // The lock prevents concurrent writes and forks.
-        let Some(file) = LockedFile::open(&path, OpenMode::Write)? else { return Ok(false) };
-        let forks = Forks::read(parent_folder(&path))?;
+        let lock = || Ok(vec![LockedFile::open(&path, OpenMode::Write)?]);
+        let (mut locked, forks) = Forks::read_after_locking(parent_folder(&path), lock)?;
+        let Some(file) = locked.pop().flatten() else { return Ok(false) };
         self.remove(file, &path, id, (&forks, &HashSet::new()), |_| true)
     }
 
@@ -210,16 +211,19 @@ impl BlockingStore for SessionFiles {
         let mut removed = Vec::new();
         let mut left = &files[..];
         while let Some((_, first)) = left.first() {
-            let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
-            for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
-                // A store that is waiting for a lock must not hold a lock that another store is
-                // waiting for. A file that is locked by another process becomes the first file of
-                // the next pass.
-                let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
-                locked.push(file);
-            }
-            // From now on, attempts to fork these sessions fail.
-            let forks = Forks::read(parent_folder(first))?;
+            let lock = || {
+                let mut locked = vec![LockedFile::open(first, OpenMode::Write)?];
+                for (_, path) in left.iter().take(MAX_FILES_PER_PRUNE_PASS).skip(1) {
+                    // A store that is waiting for a lock must not hold a lock that another store is
+                    // waiting for. A file that is locked by another process becomes the first file
+                    // of the next pass.
+                    let Ok(file) = LockedFile::try_open(path, OpenMode::Write) else { break };
+                    locked.push(file);
+                }
+                Ok(locked)
+            };
+            // While the files are locked, attempts to fork these sessions fail.
+            let (locked, forks) = Forks::read_after_locking(parent_folder(first), lock)?;
             let (these, rest) = left.split_at(locked.len());
             let mut gone = HashSet::new();
             for ((id, path), file) in these.iter().zip(locked) {

@@ -2,7 +2,7 @@
 
 use std::fs::{self, File, Metadata};
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::{Component, Path, PathBuf};
+use std::path::{Component, MAIN_SEPARATOR, Path, PathBuf};
 
 /// The maximum number of bytes that are read from a file at once.
 pub(super) const MAX_READ_BYTES: u64 = 48 * 1024;
@@ -107,7 +107,8 @@ pub(super) fn file_metadata(path: &Path) -> io::Result<Option<Metadata>> {
 
 /// The files in a skill's folder, other than `SKILL.md`.
 pub(super) struct FileList {
-    /// The paths, relative to the folder and in order.
+    /// The paths, relative to the folder and in order. Their parts are separated by `/` on every
+    /// system.
     pub(super) paths: Vec<String>,
     /// Whether the folder contains further files.
     pub(super) has_more: bool,
@@ -125,18 +126,20 @@ pub(super) fn list_files(folder: &Path) -> FileList {
             visited += 1;
             if visited > MAX_VISITED {
                 list.has_more = true;
+                folders.clear();
                 break;
             }
             let (name, file_type) = (entry.file_name(), entry.file_type());
             let path = inside.join(&name);
             let (Some(text), Ok(file_type)) = (path.to_str(), file_type) else { continue };
+            let text = text.replace(MAIN_SEPARATOR, "/");
             if name.as_encoded_bytes().starts_with(b".") || text == "SKILL.md" {
                 continue;
             }
             if file_type.is_dir() {
                 folders.push(path);
             } else if file_type.is_file() {
-                list.paths.push(text.to_owned());
+                list.paths.push(text);
             }
         }
     }

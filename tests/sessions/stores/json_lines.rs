@@ -201,7 +201,7 @@ fn other_files_in_the_folder_are_ignored() {
     fs::write(folder.join("record.jsonl"), "{\"type\":\"recording\"}\n").unwrap();
     fs::write(folder.join("empty.jsonl"), "").unwrap();
     fs::write(folder.join("README.md"), "hello").unwrap();
-    fs::write(folder.join("S.jsonl"), session_file(HEADER, &[])).unwrap();
+    fs::write(folder.join("T.jsonl"), session_file(HEADER, &[])).unwrap();
     fs::create_dir(folder.join("folder.jsonl")).unwrap();
     fs::write(folder.join("a~b.jsonl"), session_file(HEADER, &[USER_LINE])).unwrap();
     fs::copy(folder.join("s.jsonl"), folder.join("copy.jsonl")).unwrap();
@@ -308,7 +308,6 @@ fn an_append_rereads_the_file_only_after_a_foreign_write() {
     assert_eq!(modified, SystemTime::UNIX_EPOCH + Duration::from_secs(7));
 }
 
-#[cfg(unix)]
 #[test]
 fn an_append_detects_a_replaced_file_of_equal_length_and_time() {
     let folder = TempFolder::new();

@@ -6,9 +6,11 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 
 use futures::executor::block_on;
+#[cfg(unix)]
+use turnstream::ErrorKind;
+use turnstream::Item;
 use turnstream::item::ItemKind;
 use turnstream::session::{AlreadyLeased, Conflict, Entry, Store};
-use turnstream::{ErrorKind, Item};
 use turnstream_testing::session_suite::{numbered_entries, text_entry};
 
 use super::temp_store::OpenStore;
@@ -131,6 +133,7 @@ pub fn a_killed_writer_loses_no_acknowledged_append(test: &str, open: OpenStore)
 }
 
 /// The total size of JSON Lines files in bytes.
+#[cfg(unix)]
 fn json_lines_bytes(folder: &Path) -> u64 {
     let files = fs::read_dir(folder).unwrap().map(Result::unwrap);
     let lines = files.filter(|file| file.path().extension().is_some_and(|end| end == "jsonl"));
