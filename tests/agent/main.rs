@@ -50,6 +50,14 @@
 //! | `world` | a run that is stopped at any effect continues from the stored values |
 //! | `classic_loops` | loops as textbooks show them, written with the public parts of the crate |
 //! | `own_body` | the body in the example `own_body` is the agent's own except for one line |
+//! | `end_of_turn` | the end of a turn, and turns without an end marker |
+//! | `stop_reasons` | other stop reasons |
+//! | `limits` | the order of results, and the limits of a run |
+//! | `failing_hooks` | hooks that fail |
+//! | `input_during_a_run` | input during a run, and hooks that prevent its end |
+//! | `history_changes` | compaction, crashes, handoff to another model |
+//! | `unsettled_histories` | histories that are not settled |
+//! | `refused_reasoning` | reasoning that its provider no longer accepts |
 
 mod argument_rewrites;
 mod bodies;
@@ -63,15 +71,20 @@ mod corrections;
 mod cost;
 mod defaults;
 mod detectors;
+mod end_of_turn;
 mod endings;
 mod evidence;
 mod failed_runs;
+mod failing_hooks;
 mod grants;
 mod guide_tables;
 mod held_repeats;
 mod helper_usage;
+mod history_changes;
+mod input_during_a_run;
 mod interrupt_reasons;
 mod large_turns;
+mod limits;
 mod long_polls;
 mod mailbox;
 mod memory;
@@ -83,12 +96,14 @@ mod panics;
 mod pending_calls;
 mod pools;
 mod redaction;
+mod refused_reasoning;
 mod repeated_calls;
 mod replay;
 mod retries;
 mod run_data;
 mod run_observers;
 mod stop_action;
+mod stop_reasons;
 mod structured_output;
 mod sub_agents;
 mod subagent_results;
@@ -101,4 +116,5 @@ mod trace;
 mod trace_context;
 #[cfg(feature = "tracing")]
 mod tracing_log;
+mod unsettled_histories;
 mod world;

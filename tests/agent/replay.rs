@@ -1,5 +1,5 @@
 //! Runs that are recorded, replayed, stopped at a step, and continued from there with one change.
-//! The test suites `hard_cases`, `agent::mix`, `agent::boundaries`, `invariants::worlds` and
+//! The test suites `interrupts`, `agent::mix`, `agent::boundaries`, `invariants::worlds` and
 //! `invariants::grid` replay each of their runs themselves.
 
 use std::io::Write;

@@ -19,6 +19,8 @@
 //! | `vendor_rules` | names, ids, schemas and server tools obey the rules of the server they go to |
 //! | `unsupported_parts` | images and files that a wire cannot send never make a conversation unusable |
 //! | `corpus` | recorded streams are decoded as the vendors' SDKs decode them |
+//! | `transport` | caches, transforms, frames that are split anywhere |
+//! | `on_each_wire` | cases that apply to every wire |
 
 mod anthropic;
 mod any_field;
@@ -30,6 +32,7 @@ mod guide_schemas;
 mod guide_table;
 mod handoff;
 mod ollama;
+mod on_each_wire;
 mod openai_chat;
 mod openai_responses;
 mod phantom_calls;
@@ -37,6 +40,7 @@ mod request_options;
 #[cfg(feature = "http")]
 mod secrets_and_timeouts;
 mod size_limits;
+mod transport;
 #[cfg(feature = "http")]
 mod unsupported_parts;
 #[cfg(feature = "http")]

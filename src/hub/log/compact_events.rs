@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::event::{Event, ToolEvent};
 use crate::hub::log::delta::{DeltaKey, DeltaSource, Parents};
-use crate::hub::log::snapshot_events::{Entry, SnapshotEvents, MergedDeltas};
+use crate::hub::log::snapshot_events::{Entry, MergedDeltas, SnapshotEvents};
 use crate::item::ToolResult;
 use crate::turn::{Text, TurnEvent};
 
