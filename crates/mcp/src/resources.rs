@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value, json};
 use turnstream::error::{Error, ErrorKind};
-use turnstream::item::{Content, Item, Part};
+use turnstream::item::{Content, Item};
 
 use crate::answering::{answer_questions, question_count, repeated};
 use crate::content::{content_of, part_of, resource_part};
