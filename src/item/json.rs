@@ -144,8 +144,8 @@ impl Serialize for RawJson {
     }
 }
 
-/// JSON text that is serialized as `RawValue` is. A `RawValue` cannot be created from a text without
-/// parsing it.
+/// JSON text that is serialized as `RawValue` is. A `RawValue` cannot be created from a text
+/// without parsing it.
 struct RawText<'a>(&'a str);
 
 /// The name of the struct, and of its only field, as which `RawValue` is serialized.

@@ -7,9 +7,9 @@ cd "$(dirname "$0")/../.."
 lines=$(wc -l <README.md)
 [ "$lines" -le 170 ] || { echo "README: $lines lines, at most 170"; exit 1; }
 
-# The words of all pages, with code and tables, but without the lines that define links (`[label]: target`).
-words=$(find src/guide -name '*.md' ! -name links.md -exec grep -hvE '^\[[^]]+\]: ' {} + | wc -w)
-[ "$words" -le 23700 ] || { echo "guide: $words words, at most 23700"; exit 1; }
+# The words of all pages, with code and the cells of tables, but without the lines that define links (`[label]: target`).
+words=$(find src/guide -name '*.md' ! -name links.md -exec grep -hvE '^\[[^]]+\]: ' {} + | tr -d '|' | wc -w)
+[ "$words" -le 21500 ] || { echo "guide: $words words, at most 21500"; exit 1; }
 
 links=0
 while read -r link; do

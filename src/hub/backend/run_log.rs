@@ -15,8 +15,8 @@ use crate::hub::log::entry_queue::{EntryQueue, FoundEntry};
 use crate::hub::{EventNumber, LogContent, LogEntry, TooSlow};
 use crate::lock::lock_ignoring_poison;
 
-/// The number of newest entries that stay as they are, so that readers that are only slightly
-/// behind share their events.
+/// The number of newest entries that stay as they are, so that readers with only a few unread
+/// entries share their events.
 const RECENT: u64 = 16;
 
 /// The log of a single run, in memory. Any number of readers can follow it.
@@ -39,7 +39,7 @@ pub(in crate::hub) struct RunLogState {
     outage: Option<Error>,
     readers: HashMap<u64, ReaderCursor>,
     /// The number of readers that have not read all entries.
-    readers_behind: usize,
+    unfinished_readers: usize,
     /// The total number of readers that have been attached so far.
     reader_count: u64,
     writer: Option<Waker>,
@@ -194,7 +194,7 @@ impl RunLogState {
         entries.into_iter().for_each(|entry| self.entries.push(entry));
         let end = self.entries.end();
         if end > first_new {
-            self.readers_behind = self.readers.len();
+            self.unfinished_readers = self.readers.len();
         }
         self.entries.pack_before(first_new.min(end.saturating_sub(RECENT)));
         self.pack_if_read();
@@ -205,7 +205,7 @@ impl RunLogState {
 
     /// Packs all entries if no reader needs them.
     fn pack_if_read(&mut self) {
-        if self.readers_behind == 0 {
+        if self.unfinished_readers == 0 {
             self.entries.pack_before(self.entries.end());
         }
     }
@@ -214,13 +214,13 @@ impl RunLogState {
         let id = self.reader_count;
         self.reader_count += 1;
         self.readers.insert(id, ReaderCursor { next, waker: None });
-        self.readers_behind += usize::from(next < self.entries.end());
+        self.unfinished_readers += usize::from(next < self.entries.end());
         id
     }
 
     fn remove_reader(&mut self, id: u64) {
         if self.readers.remove(&id).is_some_and(|cursor| cursor.next < self.entries.end()) {
-            self.readers_behind -= 1;
+            self.unfinished_readers -= 1;
             self.pack_if_read();
         }
     }
@@ -243,7 +243,7 @@ impl RunLogState {
         self.entries.remove_before(keep_from);
         let cut = self.readers.extract_if(|_, cursor| cursor.next < keep_from);
         let cut = cut.map(|(_, cursor)| cursor.waker.into_iter().for_each(Waker::wake)).count();
-        self.readers_behind -= cut;
+        self.unfinished_readers -= cut;
         cut as u64
     }
 
@@ -307,7 +307,7 @@ impl LogReader {
         };
         cursor.next += 1;
         if cursor.next == state.entries.end() {
-            state.readers_behind -= 1;
+            state.unfinished_readers -= 1;
             state.pack_if_read();
         }
         state.writer.take().into_iter().for_each(Waker::wake);

@@ -1,5 +1,5 @@
-//! A log in memory yields to each reader the entries that were written, however far the reader is
-//! behind and wherever it starts.
+//! A log in memory yields to each reader the entries that were written, however many of them the
+//! reader has not read yet, and wherever it starts.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

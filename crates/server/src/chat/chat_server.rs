@@ -232,8 +232,8 @@ impl ChatServer {
         self.update(|settings| settings.error_texts = texts)
     }
 
-    /// Also sends each structured answer, or the arguments of calls, while the model writes them, in
-    /// the form of each protocol: as [server-sent
+    /// Also sends each structured answer, or the arguments of calls, while the model writes them,
+    /// in the form of each protocol: as [server-sent
     /// events](turnstream::ui::sse::Sse::with_partials), to [AI SDK
     /// clients](turnstream::ui::ai_sdk::AiSdk::with_partials) and to [AG-UI
     /// clients](turnstream::ui::ag_ui::AgUi::with_partials). Off by default.
