@@ -411,7 +411,7 @@ fn media_rows() -> Vec<ContentRow> {
     const DOCX: &str = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
     let image = |media_type: &'static str| Part::image(media_type, BASE64_MARK);
     let file = |media_type: &'static str| Part::file(media_type, BASE64_MARK);
-    let url = |name: &str| MediaSource::Url(format!("https://a.example/{name}"));
+    let url = |name: &str| MediaSource::Url(format!("https://a.example/{name}").into());
     // The id has the form of the vendor's ids.
     let id = |wire: &str| {
         let prefix = match wire {
@@ -419,7 +419,7 @@ fn media_rows() -> Vec<ContentRow> {
             "gemini" => "files/",
             _ => "file-",
         };
-        MediaSource::FileId(format!("{prefix}MARK"))
+        MediaSource::FileId(format!("{prefix}MARK").into())
     };
     let named = || Part::file("application/pdf", b"%PDF-1.7").with_name("MARK.pdf");
     let user = |part: Part| vec![Item::user(vec!["look".into(), part])];

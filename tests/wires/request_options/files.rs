@@ -5,7 +5,7 @@ use turnstream::item::{Detail, MediaSource, Part, ResultKind, ToolResult};
 use super::*;
 
 fn by_id(id: &str) -> MediaSource {
-    MediaSource::FileId(id.to_owned())
+    MediaSource::FileId(id.into())
 }
 
 /// Encodes a message that contains a single part, and returns the part.
