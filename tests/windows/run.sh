@@ -1,18 +1,16 @@
 #!/usr/bin/env bash
 # Runs the unit and integration tests as Windows programs, with Wine. Installs Wine, the C compiler of MinGW and Rust's
-# standard library for Windows. If they cannot be installed, the script prints the reason and succeeds. It cross-compiles
-# the C code of `rustls` and SQLite as well.
+# standard library for Windows. If they cannot be installed, the script prints the reason and succeeds.
 #
-# Wine is not Windows: it lets other handles read and write a locked file, it cannot replace an open file, and it never
-# resets a connection. Tests of these are skipped on Windows.
+# Wine is not Windows: other handles can read and write a locked file, and an open file cannot be replaced.
 #
-# `run.sh PACKAGE…` runs the tests of some packages only.
+# `run.sh PACKAGE…` runs the tests of other packages than `turnstream`.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 target=x86_64-pc-windows-gnu
 packages=("$@")
-[ $# -gt 0 ] || packages=(turnstream turnstream-mcp turnstream-server turnstream-sqlite turnstream-testing)
+[ $# -gt 0 ] || packages=(turnstream)
 folder=$(realpath -m "${CARGO_TARGET_DIR:-target}/windows")
 log=$folder/log
 
@@ -29,10 +27,9 @@ mkdir -p "$folder"
 # The drive C is a folder, with the temporary files of the tests.
 export WINEPREFIX=$folder/prefix WINEDEBUG=-all
 wine wineboot --init >/dev/null 2>&1 || skip "wine does not start"
-# The system looks for libraries in WINEPATH.
 x86_64-w64-mingw32-gcc -shared -O2 -o "$folder/bcryptprimitives.dll" tests/windows/bcryptprimitives.c -ladvapi32
-WINEPATH=$(winepath -w "$folder" | tr -d '\r')
-export WINEPATH
+# Programs look for libraries in WINEPATH. Drive Z is the file system of Linux.
+export WINEPATH="Z:${folder//\//\\}"
 echo "$(wine --version), $(x86_64-w64-mingw32-gcc --version | head -1)"
 
 export CARGO_TARGET_X86_64_PC_WINDOWS_GNU_RUNNER=wine CARGO_PROFILE_DEV_DEBUG=0 CARGO_INCREMENTAL=0

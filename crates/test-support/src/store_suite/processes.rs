@@ -1,9 +1,11 @@
 //! Several processes on one session, and a full disk. The test binary starts itself again.
 
+use std::env;
+#[cfg(unix)]
+use std::fs;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::{env, fs};
 
 use futures::executor::block_on;
 #[cfg(unix)]
