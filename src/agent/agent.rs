@@ -406,8 +406,8 @@ impl Agent {
         &self.0.prompt.options
     }
 
-    /// Returns the numeric limits of each run. To change one of them, pass a changed copy to
-    /// [`with_limits`](Self::with_limits).
+    /// Returns the limits of each run, such as the maximum number of turns. To change one of them,
+    /// pass a changed copy to [`with_limits`](Self::with_limits).
     pub fn limits(&self) -> Limits {
         self.0.limits.limits
     }

@@ -95,7 +95,7 @@ mod tests {
     fn the_docs_list_the_limit() {
         assert_eq!(MAX_JSON_VALUES, 200_000);
         let docs = [
-            include_str!("../guide/defaults.md"),
+            include_str!("../ui/mod.rs"),
             include_str!("../provider/mod.rs"),
             include_str!("../tool/mod.rs"),
         ]

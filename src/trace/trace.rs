@@ -176,8 +176,9 @@ impl Trace {
         self.lock_state().fold.add_input(json);
     }
 
-    /// Processes the next event. [`trace_to`](crate::EventStreamExt::trace_to) calls `observe` for
-    /// each event in its stream, so call `observe` directly only for events from elsewhere.
+    /// Adds the next event of a run to the trace. [`trace_to`](crate::EventStreamExt::trace_to)
+    /// calls `observe` for each event in its stream, so call `observe` directly only for events
+    /// from elsewhere.
     pub fn observe(&self, event: &Event) {
         let mut sink = self.lock_writers();
         let mut steps = Vec::new();

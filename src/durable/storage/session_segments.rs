@@ -58,8 +58,8 @@ struct Head {
 }
 
 impl SessionSegments {
-    /// Returns the key of the head, the value that lists all other values. Pass the head to
-    /// [`open`](Self::open).
+    /// Returns the key of the head. The head is the stored value that lists the keys of all other
+    /// values. Pass it to [`open`](Self::open).
     pub fn head_key() -> &'static str {
         HEAD_KEY
     }

@@ -65,8 +65,9 @@ pub struct SentCommand {
     answer: Box<dyn FnOnce(Result<(), Error>) + Send>,
 }
 
-/// Delivers commands to runs. A hub opens an inbox for each of its runs; with a shared
-/// implementation, other processes can send commands to it.
+/// Receives the commands of [`Hub::send`](crate::hub::Hub::send) and delivers them to the runs. A
+/// hub opens an inbox for each of its runs; with a shared implementation, other processes can send
+/// commands to it.
 pub trait CommandInbox: Send + Sync {
     /// Opens a run's inbox. The returned stream yields commands in the order in which they were
     /// sent. The run accepts commands as long as this stream exists. If the same run's inbox is

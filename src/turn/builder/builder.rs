@@ -236,8 +236,8 @@ impl TurnBuilder {
         }
     }
 
-    /// Sets the provider data that is sent back verbatim with a text item. If the item does not
-    /// exist, this method has no effect.
+    /// Sets the data that later requests to the same model send back verbatim with a text item. If
+    /// the item does not exist, this method has no effect.
     pub fn set_text_data(&mut self, index: u32, data: ProviderData) {
         if self.count_data_bytes(&data) {
             self.partial.attach_data(BlockKey::Text(index), data);
