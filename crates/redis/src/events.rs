@@ -55,9 +55,9 @@ use crate::{directory, inbox, log};
 /// If an error ends a run, readers in other processes receive the error's kind and message, but not
 /// its sources.
 #[derive(Clone)]
-pub struct RedisEvents(Arc<Shared>);
+pub struct RedisEvents(Arc<RedisTasks>);
 
-struct Shared {
+struct RedisTasks {
     shared: Arc<SharedState>,
     outbox: Outbox,
     runtime: Handle,
@@ -116,12 +116,12 @@ impl RedisOptions {
                 .with_source(error)
         })?;
         let runtime = Handle::current();
-        let shared = Arc::new(SharedState::new(client, self));
+        let shared = Arc::new(RedisTasksState::new(client, self));
         let wakeups = Arc::clone(&shared.wakeups).drive(shared.client.clone());
         let beats = beat_for_ever(Arc::clone(&shared));
         let tasks = [OwnedTask::spawn(wakeups, &runtime), OwnedTask::spawn(beats, &runtime)];
         let outbox = Outbox::spawn_on(&runtime);
-        let events = RedisEvents(Arc::new(Shared { shared, outbox, runtime, _tasks: tasks }));
+        let events = RedisEvents(Arc::new(RedisTasks { shared, outbox, runtime, _tasks: tasks }));
         let ping: Result<redis::Value, Error> =
             events.0.shared.connection.query(&redis::cmd("PING")).await;
         ping?;

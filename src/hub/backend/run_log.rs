@@ -191,7 +191,9 @@ impl RunLogState {
     ) -> u64 {
         let cut = trim_before.map_or(0, |before| self.trim(before));
         let first_new = self.entries.end();
-        entries.into_iter().for_each(|entry| self.entries.push(entry));
+        for entry in entries {
+            self.entries.push(entry);
+        }
         let end = self.entries.end();
         if end > first_new {
             self.unfinished_readers = self.readers.len();

@@ -11,9 +11,6 @@ use crate::turn::Text;
 
 /// The maximum number of entries that are packed together.
 const MAX_LEN: usize = 32;
-/// The maximum length of a delta that is packed, in bytes. A longer delta is kept as an event,
-/// which uses little memory in addition to its text.
-const MAX_DELTA_BYTES: usize = u8::MAX as usize;
 
 /// Consecutive entries of an attempt. Their deltas are kept as one text, from which
 /// [`entry`](Self::entry) creates the events again.
@@ -52,17 +49,21 @@ impl PackedEntries {
         self.entries.len() < MAX_LEN && number.position() == (self.first.epoch(), next)
     }
 
+    /// Adds the text of a delta of at most 255 bytes. Returns `None` for other events, and for longer
+    /// deltas: an event uses little memory in addition to a long text.
+    fn add_delta(&mut self, event: &Event, sources: &mut DeltaSources) -> Option<PackedEntry> {
+        let delta = Delta::of(event)?;
+        let bytes = u8::try_from(delta.text.len()).ok()?;
+        let start = u32::try_from(self.text.len()).ok()?;
+        self.text.push_str(delta.text);
+        Some(PackedEntry::Delta { bytes, start, source: sources.get(&delta) })
+    }
+
     pub(in crate::hub) fn push(&mut self, content: LogContent, sources: &mut DeltaSources) {
         let entry = match content {
-            LogContent::Event(event) => match Delta::of(&event) {
-                Some(delta) if delta.text.len() <= MAX_DELTA_BYTES => {
-                    let source = sources.get(&delta);
-                    // Invariant: `MAX_LEN * MAX_DELTA_BYTES` is less than `u32::MAX`.
-                    let start = self.text.len() as u32;
-                    self.text.push_str(delta.text);
-                    PackedEntry::Delta { bytes: delta.text.len() as u8, start, source }
-                }
-                Some(_) | None => PackedEntry::Event(event),
+            LogContent::Event(event) => match self.add_delta(&event, sources) {
+                Some(entry) => entry,
+                None => PackedEntry::Event(event),
             },
             LogContent::Snapshot(snapshot) => PackedEntry::Snapshot(snapshot),
             LogContent::End(error) => PackedEntry::End(error),

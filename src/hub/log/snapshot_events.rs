@@ -123,8 +123,8 @@ impl Entry {
                 (
                     DeltaKey::Text(a) | DeltaKey::Refusal(a),
                     DeltaKey::Text(b) | DeltaKey::Refusal(b),
-                ) => a == *b,
-                (DeltaKey::Reasoning(a, _), DeltaKey::Reasoning(b, _)) => a == *b,
+                )
+                | (DeltaKey::Reasoning(a, _), DeltaKey::Reasoning(b, _)) => a == *b,
                 (other, key) => other == *key,
             },
             (Self::Event(_), DeltaKey::Arguments(id)) => match self.turn_event() {

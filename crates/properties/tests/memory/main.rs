@@ -148,8 +148,8 @@ fn waiting_agent() -> Agent {
 
 /// Returns the number of bytes that a waiting run allocates.
 async fn bytes_of_waiting_run(host: Host) -> usize {
-    tokio::time::pause();
     const RUNS: usize = 50;
+    tokio::time::pause();
     let (hub, agent) = (Hub::new(), waiting_agent());
     let mut stalled: Vec<Reader> = Vec::new();
     let mut before = 0;

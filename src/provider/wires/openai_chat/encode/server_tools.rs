@@ -66,7 +66,7 @@ impl<'a> ServerTools<'a> {
 }
 
 /// Returns whether a model searches the web, such as `gpt-4o-search-preview` or `gpt-5-search-api`.
-/// Other models reject the request: "Unknown parameter: 'web_search_options'."
+/// Other models reject the request: `Unknown parameter: 'web_search_options'.`
 /// <https://developers.openai.com/api/docs/guides/tools-web-search>
 fn is_search_model(model: &str) -> bool {
     model.contains("search")

@@ -358,7 +358,7 @@ fn sent_approvals<'a>(items: impl Iterator<Item = &'a Item>) -> HashSet<&'a str>
     for item in items {
         match &item.kind {
             ItemKind::ToolResult(result) if ClientTool::is_approved(result) => {
-                new.push(&*result.call_id)
+                new.push(&*result.call_id);
             }
             ItemKind::Text { .. }
             | ItemKind::Reasoning { .. }
