@@ -156,7 +156,7 @@ fn features(manifest: &str) -> (Vec<String>, Vec<String>) {
     for (name, enables) in lines.filter(|(name, _)| !name.starts_with('#')) {
         match name {
             "default" => {
-                defaults = enables.split('"').skip(1).step_by(2).map(str::to_owned).collect()
+                defaults = enables.split('"').skip(1).step_by(2).map(str::to_owned).collect();
             }
             name => names.push(name.to_owned()),
         }

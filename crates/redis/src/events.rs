@@ -116,7 +116,7 @@ impl RedisOptions {
                 .with_source(error)
         })?;
         let runtime = Handle::current();
-        let shared = Arc::new(RedisTasksState::new(client, self));
+        let shared = Arc::new(SharedState::new(client, self));
         let wakeups = Arc::clone(&shared.wakeups).drive(shared.client.clone());
         let beats = beat_for_ever(Arc::clone(&shared));
         let tasks = [OwnedTask::spawn(wakeups, &runtime), OwnedTask::spawn(beats, &runtime)];

@@ -193,7 +193,7 @@ mod tests {
         let lock = || Ok(vec![open(&a)?, open(&b)?]);
         let sleep = &mut |_| panic!("no other process has locked a file");
         let (locked, forks) = Forks::read_with_retries(&folder, lock, sleep).unwrap();
-        assert_eq!(forks.paths_by_origin["a"], [b.clone()]);
+        assert_eq!(forks.paths_by_origin["a"], std::slice::from_ref(&b));
         drop(locked);
         fs::remove_dir_all(&folder).unwrap();
     }
@@ -210,7 +210,7 @@ mod tests {
             assert!(other.take().is_some(), "there is one retry");
         };
         let (_locked, forks) = Forks::read_with_retries(&folder, lock, sleep).unwrap();
-        assert_eq!(forks.paths_by_origin["a"], [b.clone()]);
+        assert_eq!(forks.paths_by_origin["a"], std::slice::from_ref(&b));
         fs::remove_dir_all(&folder).unwrap();
     }
 }

@@ -110,7 +110,6 @@ async fn the_partial_answer_is_neither_shown_by_a_page_nor_part_of_a_transcript(
     let mut longer = history.clone();
     longer.extend([Item::user("More"), Item::text("No.")]);
     Summarizer::new(model.clone()).with_keep_turns(1).compact(&longer).await.unwrap().unwrap();
-    let transcript =
-        model.requests()[0].history.iter().filter_map(Item::as_user).next().unwrap().text();
+    let transcript = model.requests()[0].history.iter().find_map(Item::as_user).unwrap().text();
     assert_only_the_whole_answer(&transcript);
 }

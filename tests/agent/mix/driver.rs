@@ -270,11 +270,7 @@ impl SeedRun {
                     whole.observe(&read);
                     self.record_event(folded.history().id(), &mut Vec::new(), &event);
                     if let Event::Finished(it) = event {
-                        assert_eq!(
-                            self.tools.running_count.load(Ordering::Relaxed),
-                            0,
-                            "no tool runs"
-                        );
+                        assert_eq!(self.tools.running_count.load(Ordering::Relaxed), 0, "running");
                         outcome = Some(*it);
                     }
                     if ahead.is_none() || outcome.is_some() {

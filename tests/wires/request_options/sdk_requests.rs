@@ -62,7 +62,7 @@ fn request(option: &str, wire: Wire) -> Request {
     };
     let answers = |output| set(Options { output, ..Options::default() });
     let caches = |cache| set(Options { cache, ..Options::default() });
-    let served = |tier| set(Options { service_tier: Some(tier), ..Options::default() });
+    let with_tier = |tier| set(Options { service_tier: Some(tier), ..Options::default() });
     let image = |detail| part(Part::image("image/png", b"\x89PNG").with_detail(detail));
     match option {
         "strict_tool" => hello().with_tools([look_up.clone().with_strict(true)]),
@@ -91,10 +91,10 @@ fn request(option: &str, wire: Wire) -> Request {
         }
         "mcp_server" => beside(wiki(vec!["find".into()]).into()),
         "any_mcp_server" => beside(wiki(Vec::new()).into()),
-        "service_tier" => served(ServiceTier::Standard),
-        "tier_flex" => served(ServiceTier::Flex),
-        "tier_priority" => served(ServiceTier::Priority),
-        "tier_auto" => served(ServiceTier::Auto),
+        "service_tier" => with_tier(ServiceTier::Standard),
+        "tier_flex" => with_tier(ServiceTier::Flex),
+        "tier_priority" => with_tier(ServiceTier::Priority),
+        "tier_auto" => with_tier(ServiceTier::Auto),
         "verbosity" => set(Options { verbosity: Some(Verbosity::Low), ..Options::default() }),
         "prompt_cache_key" => {
             set(Options { prompt_cache_key: Some("k".into()), ..Options::default() })
