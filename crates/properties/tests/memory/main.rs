@@ -30,7 +30,7 @@ const MAX_PARTS: [usize; 3] = [24, 24, 24];
 
 /// The largest number of KiB that a hub allocates for a run which waits for its fourth turn, beyond
 /// what the run itself allocates.
-const MAX_IN_HUB: usize = 16;
+const MAX_IN_HUB: usize = 18;
 
 /// The allocator counts the allocations of all threads, so only one test runs at a time.
 fn run_alone() -> MutexGuard<'static, ()> {
