@@ -24,23 +24,80 @@ use super::*;
 
 /// The request for an option, as a user of this crate writes it.
 fn request(option: &str, wire: Wire) -> Request {
+    let request = options_of(option, wire).map(|options| hello().with_options(options));
+    let request = request.or_else(|| request_with_tools(option, wire));
+    let request = request.or_else(|| request_with_media(option, wire));
+    request.unwrap_or_else(|| panic!("there is no request for {option} on {wire:?}"))
+}
+
+/// A tool whose schema has all that strict tools need.
+fn strict_look_up() -> ToolSpec {
     let closed = json!({
         "type": "object",
         "properties": { "word": { "type": "string" } },
         "required": ["word"],
         "additionalProperties": false,
     });
-    let look_up = ToolSpec::new("look_up", "Looks up a word", closed);
-    let set = |options: Options| hello().with_options(options);
-    let beside = |tool: ServerTool| {
-        let options = Options { server_tools: vec![tool], ..Options::default() };
-        set(options).with_tools([look_up.clone()])
-    };
-    let part = |part: Part| Request::new(History::from_items("h", [Item::user(vec![part])]));
+    ToolSpec::new("look_up", "Looks up a word", closed)
+}
+
+/// The options of a request without tools and media.
+fn options_of(option: &str, wire: Wire) -> Option<Options> {
     let summary = |reasoning_summary| {
         let reasoning = Some(Reasoning::Effort(Effort::High));
-        set(Options { reasoning, reasoning_summary: Some(reasoning_summary), ..Options::default() })
+        let reasoning_summary = Some(reasoning_summary);
+        Options { reasoning, reasoning_summary, ..Options::default() }
     };
+    let reasons = |reasoning| {
+        // A summary of the reasoning is another option in OpenAI's library.
+        let reasoning_summary = Some(ReasoningSummary::Off).filter(|_| wire == Wire::Responses);
+        Options { reasoning: Some(reasoning), reasoning_summary, ..Options::default() }
+    };
+    let effort = |effort| reasons(Reasoning::Effort(effort));
+    let answers = |output| Options { output, ..Options::default() };
+    let caches = |cache| Options { cache, ..Options::default() };
+    let with_tier = |tier| Options { service_tier: Some(tier), ..Options::default() };
+    Some(match option {
+        "service_tier" => with_tier(ServiceTier::Standard),
+        "tier_flex" => with_tier(ServiceTier::Flex),
+        "tier_priority" => with_tier(ServiceTier::Priority),
+        "tier_auto" => with_tier(ServiceTier::Auto),
+        "verbosity" => Options { verbosity: Some(Verbosity::Low), ..Options::default() },
+        "prompt_cache_key" => Options { prompt_cache_key: Some("k".into()), ..Options::default() },
+        "prompt_cache_retention" => {
+            let prompt_cache_retention = Some(PromptCacheRetention::Day);
+            Options { prompt_cache_retention, ..Options::default() }
+        }
+        "long_cache" | "marks_long" => caches(Cache::Long),
+        "marks_short" => caches(Cache::Short),
+        "marks_off" => caches(Cache::Off),
+        "effort_low" => effort(Effort::Low),
+        "effort_medium" => effort(Effort::Medium),
+        "effort_high" => effort(Effort::High),
+        "effort_max" => effort(Effort::Max),
+        "reasoning_off" => reasons(Reasoning::Off),
+        "reasoning_budget" => reasons(Reasoning::Budget(2_000)),
+        "sampling" => sampling(wire),
+        "user" => Options { user: Some("u-1".into()), ..Options::default() },
+        "metadata" => {
+            let metadata = [("run".to_owned(), "1".to_owned())].into();
+            Options { metadata, ..Options::default() }
+        }
+        "json" => answers(Output::Json),
+        "schema" => {
+            let schema = serde_json::from_str(strict_look_up().parameters.as_str()).unwrap();
+            answers(Output::Schema(OutputSchema { name: "answer".into(), schema }))
+        }
+        "reasoning_summary" => summary(ReasoningSummary::Detailed),
+        "reasoning_summary_off" => summary(ReasoningSummary::Off),
+        "logprobs" => Options { logprobs: Some(2), ..Options::default() },
+        _ => return None,
+    })
+}
+
+fn request_with_tools(option: &str, wire: Wire) -> Option<Request> {
+    let set = |options: Options| hello().with_options(options).with_tools([strict_look_up()]);
+    let beside = |tool: ServerTool| set(Options { server_tools: vec![tool], ..Options::default() });
     let wiki = |allowed_tools: Vec<String>| McpServer {
         name: "wiki".into(),
         url: "https://mcp.example".into(),
@@ -48,24 +105,9 @@ fn request(option: &str, wire: Wire) -> Request {
         allowed_tools,
         ..McpServer::default()
     };
-    let reasons = |reasoning| {
-        // A summary of the reasoning is another option in OpenAI's library.
-        let summary = Some(ReasoningSummary::Off).filter(|_| wire == Wire::Responses);
-        set(Options {
-            reasoning: Some(reasoning),
-            reasoning_summary: summary,
-            ..Options::default()
-        })
-    };
-    let chooses = |tool_choice| {
-        set(Options { tool_choice, ..Options::default() }).with_tools([look_up.clone()])
-    };
-    let answers = |output| set(Options { output, ..Options::default() });
-    let caches = |cache| set(Options { cache, ..Options::default() });
-    let with_tier = |tier| set(Options { service_tier: Some(tier), ..Options::default() });
-    let image = |detail| part(Part::image("image/png", b"\x89PNG").with_detail(detail));
-    match option {
-        "strict_tool" => hello().with_tools([look_up.clone().with_strict(true)]),
+    let chooses = |tool_choice| set(Options { tool_choice, ..Options::default() });
+    Some(match option {
+        "strict_tool" => hello().with_tools([strict_look_up().with_strict(true)]),
         "web_search" | "web_search_alone" => {
             let (city, country) = (Some("Oslo".into()), Some("NO".into()));
             let location = UserLocation { city, country, ..UserLocation::default() };
@@ -91,64 +133,38 @@ fn request(option: &str, wire: Wire) -> Request {
         }
         "mcp_server" => beside(wiki(vec!["find".into()]).into()),
         "any_mcp_server" => beside(wiki(Vec::new()).into()),
-        "service_tier" => with_tier(ServiceTier::Standard),
-        "tier_flex" => with_tier(ServiceTier::Flex),
-        "tier_priority" => with_tier(ServiceTier::Priority),
-        "tier_auto" => with_tier(ServiceTier::Auto),
-        "verbosity" => set(Options { verbosity: Some(Verbosity::Low), ..Options::default() }),
-        "prompt_cache_key" => {
-            set(Options { prompt_cache_key: Some("k".into()), ..Options::default() })
-        }
-        "prompt_cache_retention" => {
-            let prompt_cache_retention = Some(PromptCacheRetention::Day);
-            set(Options { prompt_cache_retention, ..Options::default() })
-        }
-        "long_cache" | "marks_long" => caches(Cache::Long),
-        "marks_short" => caches(Cache::Short),
-        "marks_off" => caches(Cache::Off),
-        "effort_low" => reasons(Reasoning::Effort(Effort::Low)),
-        "effort_medium" => reasons(Reasoning::Effort(Effort::Medium)),
-        "effort_high" => reasons(Reasoning::Effort(Effort::High)),
-        "effort_max" => reasons(Reasoning::Effort(Effort::Max)),
-        "reasoning_off" => reasons(Reasoning::Off),
-        "reasoning_budget" => reasons(Reasoning::Budget(2_000)),
-        "sampling" => set(sampling(wire)),
-        "tool_choice_none" => chooses(ToolChoice::None),
-        "tool_choice_required" => chooses(ToolChoice::Required),
-        "tool_choice_one" => chooses(ToolChoice::Tool("look_up".into())),
-        "single_calls" => set(Options { parallel_tool_calls: Some(false), ..Options::default() })
-            .with_tools([look_up]),
-        // Ollama's library drops keywords of the schema.
-        "tools" => hello().with_tools([super::look_up()]),
-        "user" => set(Options { user: Some("u-1".into()), ..Options::default() }),
-        "metadata" => {
-            let metadata = [("run".to_owned(), "1".to_owned())].into();
-            set(Options { metadata, ..Options::default() })
-        }
-        "json" => answers(Output::Json),
-        "schema" => {
-            let schema = serde_json::from_str(look_up.parameters.as_str()).unwrap();
-            answers(Output::Schema(OutputSchema { name: "answer".into(), schema }))
-        }
         "mcp_approval" => {
-            let server = McpServer { require_approval: true, ..wiki(Vec::new()) };
-            let request = beside(server.into());
+            let approved = McpServer { require_approval: true, ..wiki(Vec::new()) };
             let approval = ClientTool::McpApproval { server: "wiki".into() }.spec();
-            request.with_tools([look_up, approval])
+            beside(approved.into()).with_tools([strict_look_up(), approval])
         }
         "client_tools" => {
             let tools = [ClientTool::Shell, ClientTool::ApplyPatch, ClientTool::Computer];
             hello().with_tools(tools.map(ClientTool::spec))
         }
         "client_tool_results" => client_tool_results(),
-        "reasoning_summary" => summary(ReasoningSummary::Detailed),
-        "reasoning_summary_off" => summary(ReasoningSummary::Off),
-        "logprobs" => set(Options { logprobs: Some(2), ..Options::default() }),
+        "tool_choice_none" => chooses(ToolChoice::None),
+        "tool_choice_required" => chooses(ToolChoice::Required),
+        "tool_choice_one" => chooses(ToolChoice::Tool("look_up".into())),
         "allowed_tools" => {
             let names = vec!["look_up".to_owned()];
-            let tool_choice = ToolChoice::Allowed { names, required: false };
-            set(Options { tool_choice, ..Options::default() }).with_tools([look_up])
+            chooses(ToolChoice::Allowed { names, required: false })
         }
+        "single_calls" => set(Options { parallel_tool_calls: Some(false), ..Options::default() }),
+        // Ollama's library drops keywords of the schema.
+        "tools" => hello().with_tools([look_up()]),
+        // Google's library cannot count tools.
+        "token_count" if wire == Wire::Gemini => hello(),
+        "token_count" => hello().with_tools([strict_look_up()]),
+        _ => return None,
+    })
+}
+
+fn request_with_media(option: &str, wire: Wire) -> Option<Request> {
+    let parts = |parts: Vec<Part>| Request::new(History::from_items("h", [Item::user(parts)]));
+    let part = |part: Part| parts(vec![part]);
+    let image = |detail| part(Part::image("image/png", b"\x89PNG").with_detail(detail));
+    Some(match option {
         "citations" => part(Part::file("application/pdf", b"%PDF"))
             .with_options(Options { citations: true, ..Options::default() }),
         "file_by_id" => {
@@ -163,18 +179,12 @@ fn request(option: &str, wire: Wire) -> Request {
             };
             part(Part::image("image/png", MediaSource::FileId(id.into())))
         }
-        "image" => {
-            let parts = vec![Part::from("look"), Part::image("image/png", b"\x89PNG")];
-            Request::new(History::from_items("h", [Item::user(parts)]))
-        }
+        "image" => parts(vec![Part::from("look"), Part::image("image/png", b"\x89PNG")]),
         "image_detail" => image(Detail::Low),
         "detail_high" => image(Detail::High),
         "detail_original" => image(Detail::Original),
-        // Google's library cannot count tools.
-        "token_count" if wire == Wire::Gemini => hello(),
-        "token_count" => hello().with_tools([look_up]),
-        other => panic!("there is no request for {other} on {wire:?}"),
-    }
+        _ => return None,
+    })
 }
 
 /// The options for sampling that a wire has.
