@@ -83,7 +83,7 @@ impl Retries {
     }
 
     /// Returns whether the request would be processed at most once if it was sent again.
-    fn may_repeat_after(&self, error: &Error) -> bool {
+    pub(crate) fn may_repeat_after(&self, error: &Error) -> bool {
         !self.must_not_repeat || error.is_unsent() || error.is_refusal()
     }
 

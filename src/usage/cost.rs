@@ -44,7 +44,7 @@ pub struct CostGap {
     pub detail: Option<String>,
 }
 
-/// What a [`Cost`] does not include, or does not know exactly.
+/// The kinds of costs that a [`Cost`] does not include or does not know exactly.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]

@@ -46,7 +46,9 @@ pub(super) async fn provider_token_count(
         return None;
     }
     let (now, state_now, mut request) = (run.clone(), state.clone(), request.clone());
-    request.trace_context = run.trace_context();
+    if request.trace_context.is_none() {
+        request.trace_context = run.trace_context();
+    }
     let count = async move {
         let counting = || match now.provider(&state_now).count_tokens(&request) {
             Some(count) => count.map(|made| made.map(Some)).boxed(),

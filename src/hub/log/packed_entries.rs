@@ -45,12 +45,14 @@ impl PackedEntries {
 
     /// Returns whether an entry with this number can be added.
     pub(in crate::hub) fn can_add(&self, number: &EventNumber) -> bool {
-        let next = self.first.number() + self.entries.len() as u64;
-        self.entries.len() < MAX_LEN && number.position() == (self.first.epoch(), next)
+        let next = self.first.number().checked_add(self.entries.len() as u64);
+        self.entries.len() < MAX_LEN
+            && number.epoch() == self.first.epoch()
+            && Some(number.number()) == next
     }
 
-    /// Adds the text of a delta of at most 255 bytes. Returns `None` for other events, and for longer
-    /// deltas: an event uses little memory in addition to a long text.
+    /// Adds the text of a delta of at most 255 bytes. Returns `None` for other events, and for
+    /// longer deltas: an event uses little memory in addition to a long text.
     fn add_delta(&mut self, event: &Event, sources: &mut DeltaSources) -> Option<PackedEntry> {
         let delta = Delta::of(event)?;
         let bytes = u8::try_from(delta.text.len()).ok()?;

@@ -181,9 +181,8 @@ impl<W: Wire> Attempts for ExchangeAttempts<W> {
 
     fn begin_attempt(&mut self, failed: Option<&Error>) -> Exchange<W> {
         let connection = match failed {
-            None => self.first_connection,
             Some(error) if was_connection_closed(error) => ConnectionPolicy::OpenNew,
-            Some(_) => ConnectionPolicy::Reuse,
+            None | Some(_) => self.first_connection,
         };
         Exchange::Sending(match self.prepare() {
             Ok((message, decoder)) => {
@@ -277,7 +276,8 @@ impl<W: Wire> HttpAttempt<W> {
         if response.status != 401 || !authorization.discard_cached_token() {
             return Ok(response);
         }
-        let authorization = self.authorize().await?;
+        // The server has refused the first request.
+        let authorization = self.authorize().await.map_err(Error::mark_unsent)?;
         self.post_message(&authorization, connection).await
     }
 

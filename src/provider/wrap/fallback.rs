@@ -184,8 +184,12 @@ impl TurnSource for FallbackTurn {
             };
             let model = this.request.model.take().unwrap_or_else(|| provider.model().to_owned());
             this.errors.push((model, error.clone()));
-            let should_fall_back = (this.fallback.should_fall_back)(&error);
-            if !should_fall_back || this.errors.len() == this.fallback.providers.len() {
+            let next = this.fallback.providers.get(this.errors.len());
+            // A model that receives the same approval would run the approved call again.
+            let would_repeat = next.is_some_and(|next| next.model() == provider.model())
+                && !this.request.allowed_retries().may_repeat_after(&error);
+            let should_fall_back = (this.fallback.should_fall_back)(&error) && !would_repeat;
+            if !should_fall_back || next.is_none() {
                 let failed = std::mem::take(&mut this.errors);
                 return Poll::Ready(Some(Err(FallbackFailure::attach_to(error, failed))));
             }

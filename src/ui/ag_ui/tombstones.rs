@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use serde_json::Value;
 
 use super::content::content_to_json;
-use crate::item::{Content, History, Item, ItemKind, escape_call_id};
+use crate::item::{History, Item, ItemKind, escape_call_id};
 
 /// Removes items from the client's messages after the items at `from` became `items`, some of which
 /// are tombstones. A message of which nothing is left is removed as well.
@@ -40,8 +40,10 @@ pub(super) fn remove_tombstones(
     let first = groups.iter().position(Group::has_removed).unwrap_or(groups.len());
     let mut left = &groups[first..];
     let mut end = messages.len();
-    while !left.is_empty() && end > 0 {
+    let mut comparisons = 0;
+    while !left.is_empty() && end > 0 && comparisons < MAX_TOTAL {
         let count = (MAX_COMPARISONS / end).clamp(1, left.len());
+        comparisons += count * end;
         let (earlier, later) = left.split_at(left.len() - count);
         for (group, at) in later.iter().zip(align(later, &messages[..end])).rev() {
             let at = match history {
@@ -62,9 +64,13 @@ pub(super) fn remove_tombstones(
 /// history is compared in several parts.
 const MAX_COMPARISONS: usize = 1_000_000;
 
+/// The number of comparisons after which older groups are no longer compared.
+const MAX_TOTAL: usize = 4 * MAX_COMPARISONS;
+
 /// Returns the position of the message of each group, if it has one. As many groups as possible
 /// have a message, in the same order. Of equal messages, the last ones are chosen.
 fn align(groups: &[Group<'_, '_>], messages: &[Value]) -> Vec<Option<usize>> {
+    let groups: Vec<_> = groups.iter().map(WantedMessage::of).collect();
     let width = messages.len() + 1;
     // At `g * width + m`: how many of the first `g` groups can have one of the first `m` messages.
     let mut best = vec![0_u32; (groups.len() + 1) * width];
@@ -115,14 +121,16 @@ fn shown_items<'a>(
         shown.push(ShownItem { item, is_removed, ends_turn: item.turn.is_some() });
     }
     // The metadata of a turn has moved to its last item that is not a tombstone.
-    for at in (1..shown.len()).rev() {
-        let moves = shown[at].is_removed
-            && shown[at].item.is_model_output()
-            && !shown[at].ends_turn
-            && shown[at - 1].ends_turn
-            && shown.get(at + 1).is_none_or(|next| !next.item.is_model_output());
-        if moves {
-            (shown[at - 1].ends_turn, shown[at].ends_turn) = (false, true);
+    let is_tail = |shown: &ShownItem<'_>| {
+        shown.is_removed && shown.item.is_model_output() && !shown.ends_turn
+    };
+    for at in 1..shown.len() {
+        if !shown[at - 1].ends_turn || !is_tail(&shown[at]) {
+            continue;
+        }
+        let end = at + shown[at..].iter().take_while(|shown| is_tail(shown)).count();
+        if shown.get(end).is_none_or(|next| !next.item.is_model_output()) {
+            (shown[at - 1].ends_turn, shown[end - 1].ends_turn) = (false, true);
         }
     }
     shown
@@ -156,44 +164,6 @@ impl Group<'_, '_> {
         match is_part && !text.is_empty() {
             true => messages.iter().rposition(contains),
             false => None,
-        }
-    }
-
-    /// Returns whether this is the group's message. If nothing but reasoning is in the group, that
-    /// is a reasoning message.
-    fn is_in(&self, message: &Value) -> bool {
-        if is_of_sub_agent(message) {
-            return false;
-        }
-        let role = message["role"].as_str().unwrap_or_default();
-        match self.0.first().map(|shown| &shown.item.kind) {
-            Some(ItemKind::User { content }) => {
-                role == "user" && is_content(&message["content"], content)
-            }
-            Some(ItemKind::ToolResult(result)) => {
-                message["toolCallId"] == *escape_call_id(&result.call_id)
-            }
-            Some(ItemKind::System { .. }) | None => false,
-            Some(
-                ItemKind::Text { .. }
-                | ItemKind::Reasoning { .. }
-                | ItemKind::ToolCall(_)
-                | ItemKind::Other,
-            ) => self.is_turn_in(message, role),
-        }
-    }
-
-    fn is_turn_in(&self, message: &Value, role: &str) -> bool {
-        let calls = message["toolCalls"].as_array().map_or(&[][..], Vec::as_slice);
-        let text = self.text(|_| true);
-        match self.call_ids(|_| true).next() {
-            Some(id) => calls.iter().any(|call| call["id"] == *id),
-            None if !text.is_empty() => {
-                role == "assistant" && calls.is_empty() && message["content"] == *text
-            }
-            None => {
-                role == "reasoning" && self.removed_reasoning().any(|it| message["content"] == it)
-            }
         }
     }
 
@@ -284,6 +254,72 @@ impl Group<'_, '_> {
     }
 }
 
+/// The message that a group is for the client, in a form that is compared quickly.
+enum WantedMessage<'a> {
+    User {
+        text: String,
+        content: Value,
+    },
+    Result {
+        id: Cow<'a, str>,
+    },
+    Call {
+        id: Cow<'a, str>,
+    },
+    Text(String),
+    /// Nothing but reasoning is in the group.
+    Reasoning(Vec<&'a str>),
+    None,
+}
+
+impl<'a> WantedMessage<'a> {
+    fn of(group: &'a Group<'_, '_>) -> Self {
+        match group.0.first().map(|shown| &shown.item.kind) {
+            Some(ItemKind::User { content }) => {
+                Self::User { text: content.text(), content: content_to_json(content) }
+            }
+            Some(ItemKind::ToolResult(result)) => {
+                Self::Result { id: escape_call_id(&result.call_id) }
+            }
+            Some(ItemKind::System { .. }) | None => Self::None,
+            Some(
+                ItemKind::Text { .. }
+                | ItemKind::Reasoning { .. }
+                | ItemKind::ToolCall(_)
+                | ItemKind::Other,
+            ) => match (group.call_ids(|_| true).next(), group.text(|_| true)) {
+                (Some(id), _) => Self::Call { id },
+                (None, text) if text.is_empty() => {
+                    Self::Reasoning(group.removed_reasoning().collect())
+                }
+                (None, text) => Self::Text(text),
+            },
+        }
+    }
+
+    fn is_in(&self, message: &Value) -> bool {
+        if is_of_sub_agent(message) {
+            return false;
+        }
+        let has_role = |role: &str| message["role"] == role;
+        let calls = || message["toolCalls"].as_array().map_or(&[][..], Vec::as_slice);
+        match self {
+            Self::User { text, content } => {
+                has_role("user") && is_content(&message["content"], text, content)
+            }
+            Self::Result { id } => message["toolCallId"] == **id,
+            Self::Call { id } => calls().iter().any(|call| call["id"] == **id),
+            Self::Text(text) => {
+                has_role("assistant") && calls().is_empty() && message["content"] == **text
+            }
+            Self::Reasoning(texts) => {
+                has_role("reasoning") && texts.iter().any(|text| message["content"] == **text)
+            }
+            Self::None => false,
+        }
+    }
+}
+
 /// Returns whether a message comes from a sub-agent, whose history is another one.
 fn is_of_sub_agent(message: &Value) -> bool {
     !message["subagentRunId"].is_null()
@@ -291,20 +327,23 @@ fn is_of_sub_agent(message: &Value) -> bool {
 
 /// Returns whether a message of the user has this content. Only the text and the data of parts are
 /// compared.
-fn is_content(message: &Value, content: &Content) -> bool {
-    let parts = |value: &Value| -> Vec<(String, Value)> {
-        let data = |part: &Value| match &part["source"]["value"] {
-            Value::Null => part["text"].clone(),
-            value => value.clone(),
-        };
-        match value.as_array() {
-            Some(parts) => parts
-                .iter()
-                .map(|part| (part["type"].as_str().unwrap_or_default().to_owned(), data(part)))
-                .collect(),
-            None => vec![("text".to_owned(), value.clone())],
-        }
-    };
+fn is_content(message: &Value, text: &str, content: &Value) -> bool {
     // Input that was sent during a run is shown without its files.
-    *message == *content.text() || parts(message) == parts(&content_to_json(content))
+    *message == *text || parts(message).eq(parts(content))
+}
+
+/// Returns the type and the data of each part of a message's content.
+fn parts(content: &Value) -> impl Iterator<Item = (&str, &Value)> {
+    let all = match content.as_array() {
+        Some(parts) => parts.as_slice(),
+        None => std::slice::from_ref(content),
+    };
+    all.iter().map(|part| {
+        let kind = part["type"].as_str().unwrap_or_default();
+        match &part["source"]["value"] {
+            _ if part.is_string() => ("text", part),
+            Value::Null => (kind, &part["text"]),
+            data => (kind, data),
+        }
+    })
 }
