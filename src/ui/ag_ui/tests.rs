@@ -508,6 +508,24 @@ async fn of_equal_messages_only_the_tombstone_is_removed() {
 }
 
 #[tokio::test]
+async fn the_last_text_of_a_turn_is_removed_from_the_message_of_the_turn() {
+    let answer = Reply::new().think("Hm.").say("Kept.").think("So.").say("Gone.");
+    let agent = Agent::new(Scripted::new([answer, Reply::text("Bye.")]));
+    let session = session_after(&agent).await;
+    let settings = AgUi::new(&parse(&hello()).unwrap());
+    let messages = settings.load_messages(&session, &agent).await.unwrap();
+    assert!(json!(messages).to_string().contains("Kept.Gone."), "one message has both texts");
+    let settings = AgUi::new(&parse(&request(&json!(messages))).unwrap()).with_session(&session);
+    let run = session.run(&agent, "Go").await.unwrap();
+    run.tombstone([4]).unwrap();
+    let events = events(settings.respond(run)).await;
+    let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+    let snapshot = snapshot.to_string();
+    assert!(snapshot.contains("Kept.") && !snapshot.contains("Gone."), "{snapshot}");
+    assert!(!snapshot.contains("Hm.") && !snapshot.contains("So."), "{snapshot}");
+}
+
+#[tokio::test]
 async fn a_turn_that_becomes_tombstones_in_its_own_run_is_removed_with_its_reasoning() {
     let model = Scripted::new([
         Reply::new().think("Hm.").say("Reading.").call("read", json!({})),
