@@ -4,10 +4,10 @@
 use std::num::NonZeroUsize;
 use std::time::Duration;
 
-use futures::future::join_all;
+use futures::future::{join, join_all};
 use futures::{FutureExt, StreamExt};
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 use turnstream::agent::hook::{self, CallDecision};
 use turnstream::agent::{Budget, Pool};
 use turnstream::context::{BytesDiv4, Window, estimate_request_tokens};
@@ -17,7 +17,7 @@ use turnstream::provider::{Reply, Scripted};
 use turnstream::request::Options;
 use turnstream::tool::Tool;
 use turnstream::usage::{Price, Prices};
-use turnstream::{Agent, Event, Outcome, Request, Run, Usage};
+use turnstream::{Agent, Event, Outcome, Request, Run, RunHandle, Usage};
 
 use turnstream_test_support::runs::{
     pull_ready, pull_until, reply_calling, reply_calling_t, result_kinds, test_agent,
@@ -570,6 +570,23 @@ async fn a_run_waiting_for_the_pool_can_be_interrupted_without_a_request() {
     assert!(matches!(outcome.reason, EndReason::Interrupted(_)), "{:?}", outcome.reason);
     drop(all);
     assert_eq!((model.requests().len(), pool.reserved_tokens()), (0, 0));
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_run_waiting_for_the_pool_is_woken_by_every_command_that_ends_it() {
+    let commands: [fn(&RunHandle); 3] =
+        [RunHandle::interrupt, RunHandle::interrupt_turn, RunHandle::stop_after_turn];
+    for command in commands {
+        let pool = Pool::new(100);
+        let _all = pool.reserve(100).await.unwrap();
+        let model = Scripted::new(["never"]);
+        let run = run_waiting_for_pool(&model, Budget::new().with_pool(pool.clone())).await;
+        let handle = run.handle();
+        // The run is polled first, and again only if it is woken.
+        let ended = join(run.outcome(), async { command(&handle) });
+        let (outcome, ()) = timeout(SECOND, ended).await.expect("the run is not woken");
+        assert_eq!((outcome.turns, model.requests().len()), (0, 0), "{:?}", outcome.reason);
+    }
 }
 
 #[tokio::test(start_paused = true)]

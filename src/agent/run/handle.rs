@@ -323,7 +323,7 @@ impl RunHandle {
     /// turn itself ends the run, for example with the reason `completed`. If no turn is in progress
     /// when this method is called, the run ends immediately.
     pub fn stop_after_turn(&self) {
-        self.control.signals.stop_requested.set(true);
+        self.control.signals.stop_after_turn();
     }
 
     /// Adds input to the next request, after all tool results. Steering does not skip any calls. If

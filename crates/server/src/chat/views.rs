@@ -105,22 +105,40 @@ impl KnownTitle {
 /// The beginning of the user's first message that is not a tombstone.
 fn title(entries: &[Entry]) -> Option<String> {
     let mut messages: Vec<&Content> = Vec::new();
+    let mut is_removed: Vec<bool> = Vec::new();
+    // For each item of the history, the index of its message, if it is one of `messages`.
+    let mut history: Vec<Option<usize>> = Vec::new();
     for entry in entries {
         match entry {
-            Entry::Item(item) if !item.tombstone => messages.extend(item.as_user()),
-            Entry::Rewritten { why: RewriteReason::Tombstoned, items, .. } => {
-                // The positions are those in a history that may have been compacted.
-                let removed = items.iter().filter(|item| item.tombstone).filter_map(Item::as_user);
-                for content in removed {
-                    if let Some(at) = messages.iter().rposition(|it| *it == content) {
-                        messages.remove(at);
+            Entry::Item(item) => {
+                history.push(item.as_user().map(|_| messages.len()));
+                messages.extend(item.as_user());
+                is_removed.resize(messages.len(), item.tombstone);
+            }
+            Entry::Rewritten { from, to, items, .. } => {
+                let to = (*to).min(history.len());
+                let from = (*from).min(to);
+                let mut replaced = history[from..to].iter().flatten();
+                let mut kept: Vec<Option<usize>> = Vec::new();
+                for item in items {
+                    let is_same = |index: &&usize| Some(messages[**index]) == item.as_user();
+                    let rest = replaced.clone();
+                    let index = replaced.find(is_same).copied();
+                    if index.is_none() {
+                        replaced = rest;
                     }
+                    if let Some(index) = index.filter(|_| item.tombstone) {
+                        is_removed[index] = true;
+                    }
+                    kept.push(index);
                 }
+                history.splice(from..to, kept);
             }
             _ => {}
         }
     }
-    let text = messages.first()?.text();
+    let first = is_removed.iter().position(|removed| !removed)?;
+    let text = messages[first].text();
     let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
     let mut title: String = text.chars().take(MAX_TITLE).collect();
     if title.len() < text.len() {

@@ -306,10 +306,12 @@ async fn a_title_does_not_contain_a_message_that_became_a_tombstone() {
             .to_owned()
     };
     assert_eq!(title().await, items[0].as_user().unwrap().text());
-    chat.store.append("ada/s", 2, vec![Item::user("Hello?").into()]).await.unwrap();
+    // The same message again, which stays.
+    chat.store.append("ada/s", 2, vec![items[0].clone().into()]).await.unwrap();
     assert_eq!(title().await, items[0].as_user().unwrap().text());
 
     let edits = History::from_items("s", items.clone()).tombstone_edits([0]).unwrap();
+    assert_eq!(edits[0].items.len(), 1);
     let TombstoneEdit { from, to, items: replaced } = edits.into_iter().next().unwrap();
     let why = RewriteReason::Tombstoned;
     let entry = Entry::Rewritten { why, from, to, items: replaced };

@@ -45,6 +45,13 @@ impl Signals {
         self.waker.wake();
     }
 
+    /// Requests the end of the run after its turn, and wakes the run, which may be waiting for a
+    /// pool.
+    pub(in crate::agent) fn stop_after_turn(&self) {
+        self.stop_requested.set(true);
+        self.waker.wake();
+    }
+
     /// Interrupts the turn, unless the command with this id has already done so.
     pub(in crate::agent) fn interrupt_turn_once(&self, id: String) {
         {
