@@ -11,7 +11,8 @@ new_project() {
     cp Cargo.lock "$project/"
     {
         printf '[package]\nname = "from-the-readme"\nversion = "0.0.0"\nedition = "2024"\n\n[workspace]\n\n'
+        printf '[patch.crates-io]\nturnstream = { path = "%s" }\n\n' "$PWD"
+        # The dependencies come last: a script may add some.
         awk '/^```toml$/ { on = 1; next } /^```$/ { on = 0 } on' README.md
-        printf '\n[patch.crates-io]\nturnstream = { path = "%s" }\n' "$PWD"
     } >"$project/Cargo.toml"
 }
