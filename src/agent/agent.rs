@@ -1019,9 +1019,9 @@ impl Agent {
         subagent::sub_agent_tool(Arc::clone(&self.0), name, description)
     }
 
-    /// Sets the function that creates the [world](crate::world) for each run. The world performs,
-    /// records or replays all of the run's external effects. `open` is called when a run is
-    /// created, before the run is first polled. The runs of a sub-agent use the world of the
+    /// Sets the function that creates each run's [world](crate::world), which performs, records or
+    /// replays all of the run's external effects. `open` is called when a run is created, before
+    /// the run is first polled. The runs of a sub-agent use the world of the
     /// sub-agent, which is set with the same method.
     pub fn with_world<W: World + 'static>(
         self,

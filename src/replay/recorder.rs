@@ -81,7 +81,8 @@ pub struct RecordedRun {
 }
 
 impl Recorder {
-    /// Creates a recorder that writes to a file. An existing file is overwritten.
+    /// Creates a recorder that writes the recording of its runs to a file. An existing file is
+    /// overwritten.
     ///
     /// # Errors
     ///
@@ -90,8 +91,8 @@ impl Recorder {
         Ok(Self::to_sink(LineSink::create(path.as_ref())?))
     }
 
-    /// Creates a recorder that writes to `out`. Writing takes place while the runs are polled, so
-    /// `out` must not block for long.
+    /// Creates a recorder that writes the recording of its runs to `out`. Writing takes place while
+    /// the runs are polled, so `out` must not block for long.
     pub fn to_writer(out: impl Write + Send + 'static) -> Self {
         Self::to_sink(LineSink::new(out))
     }

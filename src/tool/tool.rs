@@ -214,12 +214,13 @@ impl Tool {
         Self { settings, fingerprint, agent, ..Self::from_prepare_fn(spec, prepare) }
     }
 
-    /// Returns the keywords in the tool's schema that restrict values, but against which the
-    /// arguments of a [raw](Self::raw) tool are not checked: without the feature `validate`,
-    /// `pattern`, `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the
-    /// keywords for dependent and unevaluated properties, and a `$ref` that points to nothing in
-    /// the schema, such as one to another document. With the feature, the list is empty. The
-    /// closure of such a tool must check these values itself.
+    /// Returns the keywords of the tool's schema that the arguments of a [raw](Self::raw) tool are
+    /// not checked against. Its closure must check these values itself.
+    ///
+    /// With the feature `validate`, the list is empty. Without it, the list may contain `pattern`,
+    /// `patternProperties`, `uniqueItems`, `contains`, `propertyNames`, `if`, the keywords for
+    /// dependent and unevaluated properties, and a `$ref` that points to nothing in the schema,
+    /// such as one to another document.
     ///
     /// ```
     /// use serde_json::json;

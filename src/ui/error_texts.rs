@@ -112,10 +112,10 @@ impl ErrorTexts {
         self
     }
 
-    /// Returns settings for any number of readers of events that these settings have hidden before:
-    /// a message that is remembered has the id under which it was logged, and is not logged again.
-    /// Any other message gets a new id and is logged for each reader, for example the error of a
-    /// store that cannot be read.
+    /// Returns the settings for clients that read events again whose messages these settings have
+    /// hidden before. Such a message keeps the id under which it was logged, and is not logged
+    /// again. Any other message, for example the error of a store that cannot be read, gets a new
+    /// id and is logged for each client.
     ///
     /// ```
     /// use std::sync::atomic::{AtomicUsize, Ordering};

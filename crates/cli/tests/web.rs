@@ -417,7 +417,8 @@ async fn the_grants_of_a_session_are_listed_and_revoked_between_runs_and_during_
         let messages = request.body["messages"].as_array().unwrap();
         let content = &messages.last().unwrap()["content"];
         // A run that was stopped before any text leaves its prompt in the same message.
-        let last = content.as_array().and_then(|blocks| blocks.last()).unwrap_or(content).to_string();
+        let last =
+            content.as_array().and_then(|blocks| blocks.last()).unwrap_or(content).to_string();
         match last.contains("tool_result") {
             _ if last.contains("Wait") => Reply::text("So it begins").hang(),
             true => Reply::text("Written."),

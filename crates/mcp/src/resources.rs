@@ -13,7 +13,8 @@ use crate::listing::{ListBudget, fetch_pages};
 use crate::sdk::connection::Connection;
 use crate::{Client, ServerInfo};
 
-/// A resource that a server offers, or a template for resource addresses.
+/// Data that an MCP server offers under an address, such as a file, or a template for such
+/// addresses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Resource {

@@ -220,8 +220,8 @@ impl CommandQueue {
         waiter.map(|waiter| waiter.id).into_iter().chain(stop_waiters).collect()
     }
 
-    /// Returns the queue without its waiters, for programs that display the commands and the active
-    /// run.
+    /// Returns the queue without the ids of its waiters, for programs that display the commands and
+    /// the active run.
     pub fn without_waiters(self) -> Self {
         Self { run: self.run, commands: self.commands, ..Self::default() }
     }

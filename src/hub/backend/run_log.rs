@@ -80,8 +80,9 @@ impl RunLog {
         state.append(new, trim_before)
     }
 
-    /// Reads the log as [`EventLog::read`](crate::hub::EventLog::read) does. `run` is the id of the
-    /// run. The starting position is determined when this method is called.
+    /// Returns a stream of the run's stored and future events, like
+    /// [`EventLog::read`](crate::hub::EventLog::read). `run` is the id of the run. The starting
+    /// position is determined when this method is called.
     ///
     /// # Errors
     ///

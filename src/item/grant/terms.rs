@@ -62,7 +62,8 @@ pub enum GrantDuration {
 }
 
 impl GrantTerms {
-    /// Creates terms that do not include sub-agents.
+    /// Creates the terms of a grant with this scope and duration, which does not cover the calls of
+    /// sub-agents.
     pub fn new(scope: GrantScope, duration: GrantDuration) -> Self {
         Self { scope, duration, includes_sub_agents: false }
     }

@@ -59,8 +59,8 @@ pub trait CallJournal: Send + Sync {
     fn poll_end(&self, cx: &mut Context<'_>) -> Poll<()>;
 }
 
-/// A call that may run. A journal stores the call, and returns it if another attempt continues the
-/// run.
+/// A call that hooks, approvals and limits have allowed to run. A journal stores the call, and
+/// returns it if another attempt continues the run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AdmittedCall {
     /// The call, with the arguments that its tool receives.

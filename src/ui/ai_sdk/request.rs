@@ -12,8 +12,9 @@ use crate::ui::message_name::entry_of_message;
 use crate::ui::nested_run::call_path;
 use crate::ui::request::{ClientLimits, RequestError, answer_with_message, check_count};
 
-/// A request from `DefaultChatTransport`. The request contains either all messages or, if the app
-/// is configured to send only the last message, a `message` field.
+/// The request that a page with the AI SDK's `useChat` sends to an agent, by the SDK's
+/// `DefaultChatTransport`. It contains either all messages or, if the app is configured to send
+/// only the last message, a `message` field.
 ///
 /// The message list is not used as the history, because the session stores the history. This crate
 /// uses only the last message, which contains either the user's input or the answers to the

@@ -119,7 +119,7 @@ fn title(entries: &[Entry]) -> Option<String> {
                 let to = (*to).min(history.len());
                 let from = (*from).min(to);
                 let mut replaced = history[from..to].iter().flatten();
-                let mut kept: Vec<Option<usize>> = Vec::new();
+                let mut indexes: Vec<Option<usize>> = Vec::new();
                 for item in items {
                     let is_same = |index: &&usize| Some(messages[**index]) == item.as_user();
                     let rest = replaced.clone();
@@ -130,9 +130,9 @@ fn title(entries: &[Entry]) -> Option<String> {
                     if let Some(index) = index.filter(|_| item.tombstone) {
                         is_removed[index] = true;
                     }
-                    kept.push(index);
+                    indexes.push(index);
                 }
-                history.splice(from..to, kept);
+                history.splice(from..to, indexes);
             }
             _ => {}
         }

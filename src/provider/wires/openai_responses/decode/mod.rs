@@ -72,7 +72,7 @@ impl Decoder {
         Self { items: OutputItems::for_model(model), ..Self::default() }
     }
 
-    /// Sets the declared tools.
+    /// Sets the request's tools, so that a call that combines several calls to them is split.
     ///
     /// Models sometimes combine several calls into a single call to an undeclared tool such as
     /// `parallel`. If the declared tools are known and every inner call is a call to a declared
