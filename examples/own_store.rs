@@ -7,6 +7,7 @@
 //! The operations are synchronous, and a `StoreThread` runs them. Leases exclude other runs only
 //! within this process, and an append writes the whole session: a `JsonLinesStore` does neither.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use std::{env, fs, io, iter};
@@ -71,10 +72,15 @@ impl Folder {
         let lines = iter::once(header).chain(entries.iter().map(backend::entry_to_json_line));
         let lines = lines.collect::<Result<Vec<_>>>()?;
         let new = self.path.join("new");
-        fs::write(&new, lines.join("\n"))
-            .and_then(|()| fs::File::open(&new)?.sync_all())
-            .and_then(|()| fs::rename(&new, self.file(id)))
-            .map_err(|error| store_error("the session cannot be written", error))
+        let write = || {
+            let mut file = fs::File::create(&new)?;
+            file.write_all(lines.join("\n").as_bytes())?;
+            file.sync_all()?;
+            // Windows does not replace an open file.
+            drop(file);
+            fs::rename(&new, self.file(id))
+        };
+        write().map_err(|error| store_error("the session cannot be written", error))
     }
 }
 

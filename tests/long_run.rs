@@ -170,6 +170,10 @@ fn the_last_turns_need_the_stack_and_the_work_of_the_first() {
 
 /// The memory of the process in KiB; `None` if it is unknown.
 fn resident() -> Option<f64> {
+    // Wine has this file as well, but in it the memory is 0.
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     let line = status.lines().find(|line| line.starts_with("VmRSS:"))?;
     line.split_whitespace().nth(1)?.parse().ok()
@@ -177,6 +181,9 @@ fn resident() -> Option<f64> {
 
 /// The CPU time of this thread in nanoseconds.
 fn worked() -> Option<f64> {
+    if !cfg!(target_os = "linux") {
+        return None;
+    }
     let stat = std::fs::read_to_string("/proc/thread-self/schedstat").ok()?;
     stat.split_whitespace().next()?.parse().ok()
 }

@@ -162,7 +162,9 @@ async fn read_waits(mut turn: TurnStream) -> (Vec<(u32, u64)>, Option<Error>) {
 
 #[tokio::test]
 async fn a_request_on_a_closed_connection_is_resent_immediately_on_a_new_one() {
-    for after in [AfterAnswer::CloseOnRequest, AfterAnswer::ResetOnRequest] {
+    // Wine sends no reset, so the client sees the end of the connection before it sends a request.
+    let resets = (!cfg!(windows)).then_some(AfterAnswer::ResetOnRequest);
+    for after in [AfterAnswer::CloseOnRequest].into_iter().chain(resets) {
         let server = ClosingServer::start(move |_| Some(("Hello!".into(), after))).await;
         let model = model(&server, TransportSettings::default());
         assert_eq!(read_waits(model.stream_turn(user_request())).await, (vec![], None));

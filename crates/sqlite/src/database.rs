@@ -1,6 +1,6 @@
 //! Opens the database at a path, and reopens the database if its files change.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, OpenOptions};
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -227,7 +227,8 @@ impl Database {
         if is_busy {
             return Err(io::Error::other("another connection is reading the log"));
         }
-        match File::open(wal_path(&self.path)?) {
+        // Windows syncs only files that are open for writing.
+        match OpenOptions::new().write(true).open(wal_path(&self.path)?) {
             Ok(log) => log.sync_all(),
             Err(error) if is_missing(&error) => Ok(()),
             Err(error) => Err(error),

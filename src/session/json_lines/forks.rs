@@ -209,8 +209,9 @@ mod tests {
             assert!(LockedFile::try_open(&a, OpenMode::Write).is_ok(), "the lock is released");
             assert!(other.take().is_some(), "there is one retry");
         };
-        let (_locked, forks) = Forks::read_with_retries(&folder, lock, sleep).unwrap();
+        let (locked, forks) = Forks::read_with_retries(&folder, lock, sleep).unwrap();
         assert_eq!(forks.paths_by_origin["a"], std::slice::from_ref(&b));
+        drop(locked);
         fs::remove_dir_all(&folder).unwrap();
     }
 }
