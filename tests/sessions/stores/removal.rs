@@ -236,6 +236,7 @@ fn one_folder_can_be_pruned_concurrently() {
 }
 
 #[test]
+#[cfg_attr(windows, ignore = "Wine gives no lock to a writer while a reader locks again and again")]
 fn a_fork_that_is_loaded_while_it_is_pruned_is_whole_or_missing() {
     let folder = TempFolder::new();
     let open = || JsonLinesStore::open(folder.path()).unwrap();
