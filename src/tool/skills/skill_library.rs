@@ -300,9 +300,11 @@ fn header(skill: &Skill, front_matter: &FrontMatter<'_>) -> String {
         push("allowed-tools (for information, not a permission)", tools);
     }
     let FileList { paths, has_more } = list_files(&skill.folder);
-    if !paths.is_empty() {
-        let more = if has_more { ", and more" } else { "" };
-        push("files", &format!("{}{more}", paths.join(", ")));
+    match (paths.is_empty(), has_more) {
+        (false, true) => push("files", &format!("{}, and more", paths.join(", "))),
+        (false, false) => push("files", &paths.join(", ")),
+        (true, true) => push("files", "too many to list"),
+        (true, false) => {}
     }
     header + "\n"
 }
