@@ -582,9 +582,10 @@ async fn a_run_waiting_for_the_pool_is_woken_by_every_command_that_ends_it() {
         let model = Scripted::new(["never"]);
         let run = run_waiting_for_pool(&model, Budget::new().with_pool(pool.clone())).await;
         let handle = run.handle();
-        // The run is polled first, and again only if it is woken.
-        let ended = join(run.outcome(), async { command(&handle) });
-        let (outcome, ()) = timeout(SECOND, ended).await.expect("the run is not woken");
+        // The run is polled first, and again if it is woken, or else by the timer.
+        let (since, ended) = (Instant::now(), join(run.outcome(), async { command(&handle) }));
+        let (outcome, ()) = timeout(SECOND, ended).await.unwrap();
+        assert_eq!(since.elapsed(), Duration::ZERO, "the run is not woken");
         assert_eq!((outcome.turns, model.requests().len()), (0, 0), "{:?}", outcome.reason);
     }
 }
